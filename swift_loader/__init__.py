@@ -1,0 +1,76 @@
+"""swift_loader: a data loader for multi-GPU training.
+
+The names below are imported when they are first used: importing the package costs nothing and does not import torch,
+which its workers do without.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from swift_loader.errors import (
+        ConfigError,
+        DataError,
+        LayoutError,
+        LoaderClosed,
+        PoisonedTicket,
+        RankMismatch,
+        SwiftLoaderError,
+        WorkerDied,
+        WorkerError,
+        WorkerHung,
+        WorkerStartFailed,
+    )
+    from swift_loader.loader import SwiftLoader
+    from swift_loader.plan.bucketed import BucketedPlan
+    from swift_loader.plan.plan import EpochPlan, Plan
+    from swift_loader.plan.weighted import WeightedPlan
+    from swift_loader.pool.info import WorkerInfo, worker_info
+
+__version__ = "0.1.0"
+
+__all__ = [
+    "BucketedPlan",
+    "ConfigError",
+    "DataError",
+    "EpochPlan",
+    "LayoutError",
+    "LoaderClosed",
+    "Plan",
+    "PoisonedTicket",
+    "RankMismatch",
+    "SwiftLoader",
+    "SwiftLoaderError",
+    "WeightedPlan",
+    "WorkerDied",
+    "WorkerError",
+    "WorkerHung",
+    "WorkerInfo",
+    "WorkerStartFailed",
+    "__version__",
+    "worker_info",
+]
+
+_HOMES = {
+    "SwiftLoader": "swift_loader.loader",
+    "BucketedPlan": "swift_loader.plan.bucketed",
+    "EpochPlan": "swift_loader.plan.plan",
+    "Plan": "swift_loader.plan.plan",
+    "WeightedPlan": "swift_loader.plan.weighted",
+    "WorkerInfo": "swift_loader.pool.info",
+    "worker_info": "swift_loader.pool.info",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in __all__:
+        raise AttributeError(f"module 'swift_loader' has no attribute {name!r}")
+    value = getattr(importlib.import_module(_HOMES.get(name, "swift_loader.errors")), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return __all__

@@ -1,0 +1,115 @@
+"""Any object <-> a slot: pickle protocol 5, its large buffers out of band, each copied once.
+
+What the default collate does not take (a user's collate_fn may return anything) is pickled; buffers above
+`INLINE_NBYTES` are laid into the slot as they are and viewed there on the other side. Classes of `__main__` go by name
+where the other side is the trainer, which has the same `__main__`. dill comes in where pickle cannot. Knows torch only
+if it is there already.
+"""
+
+from __future__ import annotations
+
+import io
+import pickle
+import sys
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from swift_loader.batch.layout import aligned
+
+#: Buffers up to this size are copied along in the pickle: a view of its own would cost more than the copy.
+INLINE_NBYTES = 64 * 1024
+
+
+@dataclass(frozen=True, slots=True)
+class Encoded:
+    """An object taken apart: the pickle, and the buffers that lie outside of it."""
+
+    stream: bytes
+    buffers: list[memoryview]
+
+    def nbytes(self) -> int:
+        """The room that the buffers need."""
+        return sum(aligned(buffer.nbytes) for buffer in self.buffers)
+
+    def lay(self, memory: Any, start: int) -> list[tuple[int, int]]:
+        """Copies the buffers into ``memory`` (an array of bytes) from ``start`` on; gives back their places."""
+        spans = []
+        for buffer in self.buffers:
+            memory[start : start + buffer.nbytes] = np.frombuffer(buffer, np.uint8)
+            spans.append((start, buffer.nbytes))
+            start = aligned(start + buffer.nbytes)
+        return spans
+
+
+def encode(value: Any) -> Encoded:
+    """Takes ``value`` apart.
+
+    Raises:
+        Exception: whatever pickle or dill raised, if neither can send it.
+    """
+    buffers: list[memoryview] = []
+
+    def keep_inline(buffer: pickle.PickleBuffer) -> bool:
+        raw = buffer.raw()
+        if raw.nbytes <= INLINE_NBYTES:
+            return True
+        buffers.append(raw)
+        return False
+
+    out = io.BytesIO()
+    try:
+        _Pickler(out, protocol=5, buffer_callback=keep_inline).dump(value)
+        return Encoded(out.getvalue(), buffers)
+    except Exception as error:  # noqa: BLE001 - classes raise what they like here; dill is asked next
+        return Encoded(_with_dill(value, error), [])
+
+
+def decode(stream: bytes, buffers: Sequence[Any]) -> Any:
+    """The object again; large arrays and tensors are views of ``buffers``."""
+    return pickle.loads(stream, buffers=buffers)  # noqa: S301 - written by our own worker into anonymous memory
+
+
+def _with_dill(value: Any, first: Exception) -> bytes:
+    import dill  # noqa: PLC0415 - half a second of import that most never need
+
+    try:
+        return bytes(dill.dumps(value, protocol=5, recurse=True))
+    except Exception as second:
+        raise first from second
+
+
+class _Pickler(pickle.Pickler):
+    """pickle, with tensors out of band and classes of `__main__` by name."""
+
+    def reducer_override(self, obj: Any) -> Any:
+        torch = sys.modules.get("torch")
+        if torch is not None and isinstance(obj, torch.Tensor):
+            return _reduce_tensor(torch, obj)
+        if isinstance(obj, type) and obj.__module__ == "__main__" and "<locals>" not in obj.__qualname__:
+            return _main_class, (obj.__qualname__,)
+        return NotImplemented
+
+
+def _reduce_tensor(torch: Any, tensor: Any) -> tuple[Callable[..., Any], tuple[Any, ...]] | Any:
+    if type(tensor) is not torch.Tensor or tensor.layout is not torch.strided or tensor.device.type != "cpu":
+        return NotImplemented  # torch's own way: slower, but it knows them
+    if tensor.is_quantized or tensor.requires_grad:
+        return NotImplemented
+    plain = tensor.detach().resolve_conj().resolve_neg().contiguous()
+    flat = plain.reshape(-1).view(torch.uint8) if plain.numel() else torch.empty(0, dtype=torch.uint8)
+    return _tensor_of, (flat.numpy(), str(plain.dtype).removeprefix("torch."), tuple(plain.shape))
+
+
+def _tensor_of(flat: Any, dtype: str, shape: tuple[int, ...]) -> Any:
+    torch = sys.modules["torch"]  # this runs in the trainer, which has it
+    return torch.from_numpy(flat).view(getattr(torch, dtype)).reshape(shape)
+
+
+def _main_class(qualname: str) -> type:
+    found: Any = sys.modules["__main__"]
+    for name in qualname.split("."):
+        found = getattr(found, name)
+    return found  # type: ignore[no-any-return] # a class was named

@@ -1,0 +1,52 @@
+"""`swift-loader`: reads the command line and calls the command. Knows the commands by name only."""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import importlib.metadata
+import sys
+from collections.abc import Sequence
+from typing import NamedTuple
+
+
+class Command(NamedTuple):
+    """A command is a module with two functions: `add_arguments(parser)` and `run(arguments) -> exit code`."""
+
+    module: str
+    summary: str
+
+
+COMMANDS = {
+    "demo": Command("swift_loader.cli.demo", "train on two consumers and show who waited for whom"),
+}
+
+#: What the extra `cli` brings, by the name it is imported under.
+_EXTRA = {"sklearn": "scikit-learn", "tqdm": "tqdm", "matplotlib": "matplotlib"}
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Runs one command; returns the exit code: 0 well, 1 failed, 2 called wrongly, 130 stopped by Ctrl-C."""
+    words = sys.argv[1:] if arguments is None else list(arguments)
+    called = next((word for word in words if not word.startswith("-")), None)
+    parser = argparse.ArgumentParser(prog="swift-loader", description="A data loader for multi-GPU training.")
+    parser.add_argument("--version", action="version", version=importlib.metadata.version("swift-loader"))
+    commands = parser.add_subparsers(dest="command", metavar="command", required=True)
+    for name, command in COMMANDS.items():
+        own = commands.add_parser(name, help=command.summary, description=command.summary)
+        if name == called:
+            importlib.import_module(command.module).add_arguments(own)
+    read = parser.parse_args(words)
+    try:
+        return int(importlib.import_module(COMMANDS[read.command].module).run(read))
+    except ModuleNotFoundError as missing:
+        if missing.name not in _EXTRA:
+            raise
+        print(f"{_EXTRA[missing.name]} is missing: pip install 'swift-loader[cli]'", file=sys.stderr)
+        return 1
+    except KeyboardInterrupt:
+        return 130
+
+
+if __name__ == "__main__":
+    sys.exit(main())

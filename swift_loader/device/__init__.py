@@ -1,0 +1,1 @@
+"""Where a batch goes: from a slot to tensors that the consumer works with."""

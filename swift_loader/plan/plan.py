@@ -1,0 +1,118 @@
+"""Which samples form step s of epoch e for consumer c: a pure function of the settings. It knows nothing of workers."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING, Protocol, runtime_checkable
+
+from swift_loader.errors import ConfigError
+from swift_loader.plan.order import shuffled
+from swift_loader.plan.seeding import order_key
+from swift_loader.plan.share import Split
+
+if TYPE_CHECKING:
+    from swift_loader.config import Even
+    from swift_loader.plan.permute import U64
+
+Fingerprint = dict[str, str | int | bool]
+
+
+@runtime_checkable
+class Plan(Protocol):
+    """What a loader asks of a plan. A pure function of its settings that pickles: workers get a copy."""
+
+    def step_count(self, epoch: int, consumer: int) -> int:
+        """Say how many batches a consumer takes in an epoch."""
+
+    def indices(self, epoch: int, consumer: int, first: int, count: int) -> list[list[int]]:
+        """Give the indices of the batches of steps first .. first + count - 1, fewer where the epoch ends."""
+
+    def fingerprint(self) -> Fingerprint:
+        """Name all settings that must be equal on every rank."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class EpochPlan:
+    """Every sample once per epoch, in order or shuffled within windows, dealt out to consumers in equal steps.
+
+    Args:
+        sample_count: Length of the dataset.
+        batch_size: Samples per batch of one consumer.
+        consumer_count: Consumers, one per GPU.
+        shuffle: False is the order of the dataset.
+        seed: With the epoch's number it decides the order.
+        window: Neighbouring samples per window (`nearby_shuffle`); 0 permutes the whole epoch.
+        mix: Windows whose samples are permuted together (`nearby_mix`).
+        even: How the consumers' steps are made equal: "balance", "pad", "drop" or "none".
+        drop_last: Leave out every consumer's last batch if it is smaller, before `even` is applied.
+        elastic: Cut steps from one global order, so that they do not depend on consumer_count as long as
+            batch_size * consumer_count stays the same.
+
+    Example:
+        >>> plan = EpochPlan(sample_count=10, batch_size=4, shuffle=False, even="none")
+        >>> plan.indices(epoch=0, consumer=0, first=1, count=2)
+        [[4, 5, 6, 7], [8, 9]]
+    """
+
+    sample_count: int
+    batch_size: int
+    consumer_count: int = 1
+    shuffle: bool = True
+    seed: int = 0
+    window: int = 0
+    mix: int = 16
+    even: Even = "balance"
+    drop_last: bool = False
+    elastic: bool = False
+
+    def __post_init__(self) -> None:
+        if self.window < 0 or self.mix < 1:
+            raise ConfigError(f"a plan needs window >= 0 and mix >= 1, not {self.window} and {self.mix}")
+        self._split  # noqa: B018 # made now, so that impossible counts are refused now
+
+    @cached_property
+    def _split(self) -> Split:
+        return Split(
+            sample_count=self.sample_count,
+            batch_size=self.batch_size,
+            consumer_count=self.consumer_count,
+            even=self.even,
+            drop_last=self.drop_last,
+            elastic=self.elastic,
+            ceil_shares=not self.shuffle,
+        )
+
+    def step_count(self, epoch: int, consumer: int) -> int:  # noqa: ARG002 # the same in every epoch
+        """Say how many batches a consumer takes in an epoch."""
+        return self._split.share(consumer).step_count
+
+    def indices(self, epoch: int, consumer: int, first: int, count: int) -> list[list[int]]:
+        """Give the indices of the batches of steps first .. first + count - 1, fewer where the epoch ends."""
+
+        def order(places: U64) -> U64:
+            if not self.shuffle:
+                return places
+            return shuffled(places, self.sample_count, self.window, self.mix, order_key(self.seed, epoch))
+
+        return self._split.share(consumer).batches(first, count, order)
+
+    def mask(self, epoch: int, consumer: int, step: int) -> list[bool] | None:  # noqa: ARG002 # the same in every epoch
+        """Say False where a sample is a repeat that fills up; None if all are real."""
+        return self._split.share(consumer).mask(step)
+
+    def fingerprint(self) -> Fingerprint:
+        """Name all settings that must be equal on every rank."""
+        return {
+            "plan": type(self).__name__,
+            "len(dataset)": self.sample_count,
+            "batch_size": self.batch_size,
+            "nb_consumer": self.consumer_count,
+            "shuffle": self.shuffle,
+            "seed": self.seed,
+            "nearby_shuffle": self.window,
+            "nearby_mix": self.mix,
+            "even": self.even,
+            "drop_last": self.drop_last,
+            "elastic": self.elastic,
+        }

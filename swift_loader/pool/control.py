@@ -1,0 +1,94 @@
+"""The page that a consumer shares with its workers: what each slot is ordered for, and how far each worker is.
+
+A slot's word holds the number of the order that may fill it. The consumer takes an order back by clearing the word;
+the worker looks at it before each sample, so it stops at once when an epoch is left. A worker's cell tells which
+order and which row it is at: after a death it names the guilty sample, and it shows what hangs. All words are eight
+bytes, written by one side only, so no lock is needed.
+"""
+
+from __future__ import annotations
+
+import mmap
+import os
+
+#: More slots than a consumer could ever need; their words are 32 KB.
+MAX_SLOTS = 4096
+_CELL_WORDS = 8
+_SEQ, _ROW, _INDEX, _STAGE, _TICKS = range(5)
+
+#: Stages of a worker, as its cell tells them.
+STAGES = ("waits", "builds the dataset", "fetches", "collates", "encodes", "sends")
+WAITS, BUILDS, FETCHES, COLLATES, ENCODES, SENDS = range(6)
+
+
+class Control:
+    """One process's view of the page."""
+
+    def __init__(self, fd: int, worker_count: int) -> None:
+        self.fd = fd
+        self._mapping = mmap.mmap(fd, _nbytes(worker_count))
+        words = memoryview(self._mapping).cast("Q")
+        self.slot_words = words[: MAX_SLOTS]
+        self._cells = words[MAX_SLOTS:].cast("B").cast("q")
+
+    @classmethod
+    def create(cls, worker_count: int) -> Control:
+        """A new page; owns its descriptor."""
+        fd = os.memfd_create("swift-control", os.MFD_CLOEXEC)
+        os.ftruncate(fd, _nbytes(worker_count))
+        return cls(fd, worker_count)
+
+    def cell(self, worker: int) -> Cell:
+        """The progress cell of one worker."""
+        start = worker * _CELL_WORDS
+        return Cell(self._cells[start : start + _CELL_WORDS])
+
+    def close(self) -> None:
+        """Lets go of the descriptor; the mapping goes with the last view."""
+        os.close(self.fd)
+
+
+class Cell:
+    """How far a worker is. Written by the worker, read by the consumer."""
+
+    __slots__ = ("words",)
+
+    def __init__(self, words: memoryview) -> None:
+        self.words = words
+
+    def enter(self, stage: int, seq: int = 0) -> None:
+        """The worker begins something."""
+        words = self.words
+        words[_SEQ], words[_ROW], words[_INDEX], words[_STAGE] = seq, 0, -1, stage
+        words[_TICKS] += 1
+
+    def at(self, row: int, index: int) -> None:
+        """The worker turns to a sample."""
+        words = self.words
+        words[_ROW], words[_INDEX] = row, index
+        words[_TICKS] += 1
+
+    @property
+    def seq(self) -> int:
+        """The order in hand."""
+        return int(self.words[_SEQ])
+
+    @property
+    def index(self) -> int | None:
+        """The sample in hand."""
+        index = int(self.words[_INDEX])
+        return index if index >= 0 and self.words[_STAGE] >= FETCHES else None
+
+    @property
+    def stage(self) -> str:
+        """What the worker is at, in words."""
+        return STAGES[self.words[_STAGE]]
+
+    @property
+    def ticks(self) -> int:
+        """Grows with every step of progress."""
+        return int(self.words[_TICKS])
+
+
+def _nbytes(worker_count: int) -> int:
+    return (MAX_SLOTS + worker_count * _CELL_WORDS) * 8

@@ -1,0 +1,236 @@
+"""Which worker gets which ticket, in which slot; and what becomes of a parcel. Decides; acts on nothing.
+
+Called under the pool's lock, from telecom threads and the consumer's. Tickets are numbered through all epochs (`seq`);
+an order is valid while its slot's word holds its number, and that word is the only place where this is written down.
+
+What holds new tickets back, apart from the want of a free slot:
+- `data_queue_size` merged batches wait for the consumer;
+- a worker has `max_buffer_size` parcels waiting to be merged, on top of the orders it has.
+Neither holds back the lowest unfinished ticket: it is ordered before all that could fill these queues, and a ticket
+that must be made again goes before any new one.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias
+
+from swift_loader.errors import FailureReport
+from swift_loader.pool.ledger import Ledger
+from swift_loader.pool.line import Line
+from swift_loader.pool.merge import AsTheyCome, InOrder, Merge
+from swift_loader.pool.messages import Order, Parcel
+
+if TYPE_CHECKING:
+    from swift_loader.plan.plan import Plan
+    from swift_loader.pool.recipe import Recipe
+
+
+class Ticket(NamedTuple):
+    """One batch to be made."""
+
+    seq: int
+    epoch: int
+    step: int
+
+
+@dataclass(slots=True)
+class Full:
+    """A ticket was made."""
+
+    ticket: Ticket
+    parcel: Parcel
+    line: Line
+    came_ns: int
+
+
+@dataclass(slots=True)
+class Failed:
+    """A ticket cannot be made."""
+
+    ticket: Ticket
+    report: FailureReport
+    line: Line
+
+
+Delivery: TypeAlias = Full | Failed
+
+
+class Dispatch:
+    """The tickets of one consumer."""
+
+    def __init__(
+        self, recipe: Recipe, plan: Plan, ledger: Ledger, slots: Mapping[int, object], slot_words: memoryview
+    ) -> None:
+        self._config = recipe.config
+        self.plan = plan
+        self._consumer = recipe.consumer
+        self._ledger = ledger
+        self._slots = slots
+        self._slot_words = slot_words
+        self._merge: Merge[Delivery] = InOrder() if recipe.config.in_order else AsTheyCome()
+        self._redo: list[Ticket] = []
+        self._attempts: dict[int, int] = {}
+        self._next = Ticket(1, 0, 0)
+        self._steps = 0
+        self.ready_count = 0
+        """Merged deliveries that the consumer has not taken."""
+        self.largest_batch = 0
+        self.open = False
+        """False until the first worker's batch was looked at, if it is to be."""
+        self._begin_epoch(0, 0)
+
+    def restart(self, epoch: int, step: int, lines: Iterable[Line]) -> list[Delivery]:
+        """What is wanted next is another step than the next one; gives back what was merged or waiting and is void."""
+        for line in lines:
+            line.unmerged = 0
+            for order in line.outstanding.values():
+                self._slot_words[order.slot] = 0
+        self._redo.clear()
+        self._attempts.clear()
+        self._next = Ticket(self._next.seq, epoch, step)
+        void = self._merge.restart(self._next.seq)
+        self._begin_epoch(epoch, step)
+        return void
+
+    def orders_for(self, line: Line, lines: Sequence[Line]) -> list[Order]:
+        """The orders that ``line`` should be sent now; marks it hungry if it could take more."""
+        orders: list[Order] = []
+        depth = 1 + line.queue_depth(self._config.message_queue_size)
+        while len(line.outstanding) < depth:
+            ticket = self._ticket_for(line, depth, lines)
+            slot = None if ticket is None else self._ledger.take(self.largest_batch, line.known)
+            if ticket is None or slot is None:
+                if ticket is not None:
+                    heapq.heappush(self._redo, ticket)
+                line.hungry = True
+                return orders
+            orders.append(self._ordered(ticket, slot, line))
+        line.hungry = False
+        return orders
+
+    def filled(self, line: Line, parcel: Parcel, slot_nbytes: int, now_ns: int) -> list[Delivery]:
+        """A parcel has come; gives back what may be delivered now."""
+        order = line.outstanding.pop(parcel.seq)
+        line.took(parcel.fetch_ns + parcel.collate_ns + parcel.encode_ns)
+        self._ledger.filled(order.slot, slot_nbytes)
+        self.largest_batch = max(self.largest_batch, parcel.nbytes)
+        if not self._is_valid(order):
+            self._ledger.thrown_away(order.slot)
+            return []
+        self._attempts.pop(order.seq, None)
+        ticket = Ticket(order.seq, order.epoch, order.step)
+        return self._merged(order.seq, Full(ticket, parcel, line, now_ns), line)
+
+    def answered_empty(self, line: Line, seq: int, report: FailureReport | None) -> list[Delivery]:
+        """The worker answered without a batch: it failed, or the order had been taken back (no report)."""
+        order = line.outstanding.pop(seq)
+        valid = self._is_valid(order)
+        self._ledger.given_back(order.slot)
+        if not valid or report is None:
+            return []
+        ticket = Ticket(order.seq, order.epoch, order.step)
+        return self._merged(order.seq, Failed(ticket, report, line), line)
+
+    def died(self, line: Line) -> Ticket | None:
+        """The worker is gone; its tickets are to be made again. Gives back the one that has killed too many."""
+        guilty = line.in_hand()
+        poison = None
+        for order in line.outstanding.values():
+            if self._is_valid(order):
+                ticket = Ticket(order.seq, order.epoch, order.step)
+                if order is guilty and self._is_poison(ticket):
+                    poison = ticket
+                else:
+                    heapq.heappush(self._redo, ticket)
+            self._slot_words[order.slot] = 0
+            self._ledger.given_back(order.slot)
+        line.outstanding.clear()
+        return poison
+
+    def failed(self, ticket: Ticket, report: FailureReport, line: Line) -> list[Delivery]:
+        """The pool gives a ticket up."""
+        return self._merged(ticket.seq, Failed(ticket, report, line), line)
+
+    def taken(self, delivery: Delivery) -> None:
+        """The consumer has taken a delivery."""
+        self.ready_count -= 1
+        if isinstance(delivery, Full):
+            self._ledger.landing(delivery.parcel.slot)
+
+    @property
+    def wants_slot(self) -> bool:
+        """Whether a ticket waits for a slot, or to be made again."""
+        return bool(self._redo)
+
+    @property
+    def has_work(self) -> bool:
+        """Whether this consumer has any batches at all in this epoch."""
+        return self._steps > 0
+
+    def starves_for_slots(self, lines: Iterable[Line]) -> bool:
+        """Whether a ticket wants a slot, none will come free by itself, and the consumer waits."""
+        return bool(self._redo) and self.ready_count == 0 and not any(line.outstanding for line in lines)
+
+    def _ticket_for(self, line: Line, depth: int, lines: Sequence[Line]) -> Ticket | None:
+        if self._redo:
+            return heapq.heappop(self._redo)
+        if self.ready_count >= self._config.data_queue_size or self._steps == 0:
+            return None
+        if not self.open and self._next.seq > 1:
+            return None
+        if len(line.outstanding) + line.unmerged < depth + self._config.max_buffer_size:
+            return self._next_ticket()
+        return None if line.outstanding else self._stuck_behind(line, lines)
+
+    def _stuck_behind(self, line: Line, lines: Sequence[Line]) -> Ticket | None:
+        """Takes the lowest order back that waits behind a slow one, for a worker that would else do nothing."""
+        waiting = [
+            (order, other)
+            for other in lines
+            if other is not line
+            for order in list(other.outstanding.values())[1:]
+            if order.seq != other.cell.seq and self._is_valid(order)
+        ]
+        if not waiting:
+            return None
+        order, _ = min(waiting, key=lambda pair: pair[0].seq)
+        self._slot_words[order.slot] = 0  # the worker answers "void" when it gets there, and the slot comes back
+        return Ticket(order.seq, order.epoch, order.step)
+
+    def _next_ticket(self) -> Ticket:
+        ticket = self._next
+        if ticket.step + 1 < self._steps:
+            self._next = Ticket(ticket.seq + 1, ticket.epoch, ticket.step + 1)
+        else:
+            self._next = Ticket(ticket.seq + 1, ticket.epoch + 1, 0)
+            self._begin_epoch(ticket.epoch + 1, 0)
+        return ticket
+
+    def _begin_epoch(self, epoch: int, step: int) -> None:
+        self._steps = self.plan.step_count(epoch, self._consumer)
+        self._merge.epoch(self._next.seq, self._steps - step)
+
+    def _ordered(self, ticket: Ticket, slot: int, line: Line) -> Order:
+        order = Order(*ticket, slot, self.largest_batch, slot in self._slots and slot not in line.known)
+        line.known.add(slot)
+        line.outstanding[ticket.seq] = order
+        self._slot_words[slot] = ticket.seq
+        return order
+
+    def _is_valid(self, order: Order) -> bool:
+        return bool(self._slot_words[order.slot] == order.seq)
+
+    def _is_poison(self, ticket: Ticket) -> bool:
+        self._attempts[ticket.seq] = self._attempts.get(ticket.seq, 0) + 1
+        return self._attempts[ticket.seq] >= self._config.max_attempts
+
+    def _merged(self, seq: int, delivery: Delivery, line: Line) -> list[Delivery]:
+        line.unmerged += 1
+        ready = self._merge.add(seq, delivery)
+        for one in ready:
+            one.line.unmerged -= 1
+        self.ready_count += len(ready)
+        return ready

@@ -1,0 +1,177 @@
+"""Index -> sample, in the order of the batch: one by one, whole batches, or by several threads.
+
+Seeds, retries and leaves out as it was set; measures what each sample took. Knows the dataset; does not know what is
+done with the samples.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from time import perf_counter_ns
+from typing import Any
+
+from swift_loader.config import LoaderConfig
+from swift_loader.errors import FailureReport
+from swift_loader.pool.control import Cell
+from swift_loader.pool.info import WorkerInfo
+
+
+class TakenBack(Exception):
+    """The consumer does not want this batch any more."""
+
+
+class MakeFailed(Exception):
+    """The batch cannot be made."""
+
+    def __init__(self, report: FailureReport) -> None:
+        super().__init__(report.describe())
+        self.report = report
+
+
+class Fetcher:
+    """Fetches the samples of one batch after the other."""
+
+    def __init__(self, dataset: Any, config: LoaderConfig, info: WorkerInfo, cell: Cell) -> None:
+        self._dataset = dataset
+        self._info = info
+        self._cell = cell
+        self._attempts = config.retries + 1
+        self._skips = config.on_error == "skip"
+        self._seeds_samples = config.random_per == "sample"
+        self._threads = config.worker_threads
+        self._executor = ThreadPoolExecutor(self._threads, "swift-fetch") if self._threads > 1 else None
+        self.fetch_ns = 0
+        self.slowest_ns = 0
+        self.slowest_index = -1
+        self.skipped: list[tuple[int, FailureReport]] = []
+        # As torch's loader does. Not where single samples are to be seeded, retried or left out.
+        whole = not self._skips and self._attempts == 1 and not self._seeds_samples and self._threads == 1
+        self._fetch_all: Callable[[list[int]], Any] | None = getattr(dataset, "__getitems__", None) if whole else None
+
+    def begin(self, epoch: int, step: int) -> None:
+        """Forgets the batch before and seeds the generators for this one."""
+        self.fetch_ns = self.slowest_ns = 0
+        self.slowest_index = -1
+        self.skipped = []
+        self._info.turn_to_batch(epoch, step)
+        if not self._seeds_samples:
+            self._info.seed_generators()
+
+    def samples(self, indices: list[int], taken_back: Callable[[], bool]) -> Iterator[Any]:
+        """The samples, in order.
+
+        Raises:
+            MakeFailed: where a sample cannot be had.
+            TakenBack: where the batch is not wanted any more.
+        """
+        if self._fetch_all is not None:
+            return self._whole(indices, taken_back)
+        if self._executor is not None:
+            return self._by_threads(indices, taken_back, self._executor)
+        return self._one_by_one(indices, taken_back)
+
+    def timed(self, action: Callable[[], Any], index: int | None) -> Any:
+        """Runs ``action``, which fetches; its time counts as fetching, its error as the dataset's."""
+        begun = perf_counter_ns()
+        try:
+            return action()
+        except Exception as error:
+            raise MakeFailed(FailureReport.of(error, "fetch", index)) from error
+        finally:
+            self._took(perf_counter_ns() - begun, -1 if index is None else index)
+
+    def close(self) -> None:
+        """Ends the threads; those that hang in the dataset are not waited for."""
+        if self._executor is not None:
+            self._executor.shutdown(wait=False, cancel_futures=True)
+
+    def _one_by_one(self, indices: list[int], taken_back: Callable[[], bool]) -> Iterator[Any]:
+        dataset, cell = self._dataset, self._cell
+        plain = self._attempts == 1 and not self._skips and not self._seeds_samples
+        for row, index in enumerate(indices):
+            if taken_back():
+                raise TakenBack
+            cell.at(row, index)
+            begun = perf_counter_ns()
+            if plain:
+                try:
+                    sample = dataset[index]
+                except Exception as error:
+                    raise MakeFailed(FailureReport.of(error, "fetch", index)) from error
+            else:
+                sample = self._patiently(index)
+            took = perf_counter_ns() - begun
+            self.fetch_ns += took
+            if took > self.slowest_ns:
+                self.slowest_ns, self.slowest_index = took, index
+            if sample is not _SKIPPED:
+                yield sample
+
+    def _whole(self, indices: list[int], taken_back: Callable[[], bool]) -> Iterator[Any]:
+        if taken_back():
+            raise TakenBack
+        self._cell.at(0, indices[0])
+        fetch_all = self._fetch_all
+        assert fetch_all is not None
+        samples = self.timed(lambda: fetch_all(indices), None)
+        if len(samples) != len(indices):
+            error = ValueError(f"__getitems__ was asked for {len(indices)} samples and gave {len(samples)}")
+            raise MakeFailed(FailureReport.of(error, "fetch"))
+        return iter(samples)
+
+    def _by_threads(
+        self, indices: list[int], taken_back: Callable[[], bool], executor: ThreadPoolExecutor
+    ) -> Iterator[Any]:
+        """Keeps twice as many samples asked for as there are threads: more would only take memory."""
+        running: deque[tuple[Future[tuple[Any, int]], int]] = deque()
+        upcoming = iter(enumerate(indices))
+        try:
+            while True:
+                while len(running) < 2 * self._threads and (following := next(upcoming, None)) is not None:
+                    running.append((executor.submit(self._in_thread, following[1]), following[1]))
+                if not running:
+                    return
+                if taken_back():
+                    raise TakenBack
+                future, index = running.popleft()
+                self._cell.at(len(indices) - len(running) - 1, index)
+                sample, took = future.result()
+                self._took(took, index)
+                if sample is not _SKIPPED:
+                    yield sample
+        finally:
+            for future, _ in running:
+                future.cancel()
+
+    def _in_thread(self, index: int) -> tuple[Any, int]:
+        self._info.turn_to_sample(index)
+        begun = perf_counter_ns()
+        sample = self._patiently(index)
+        return sample, perf_counter_ns() - begun
+
+    def _patiently(self, index: int) -> Any:
+        """One sample, seeded, with its retries; `_SKIPPED` where it is left out."""
+        for attempt in range(1, self._attempts + 1):
+            try:
+                self._info.turn_to_sample(index)
+                if self._seeds_samples and self._executor is None:
+                    self._info.seed_generators(index)
+                return self._dataset[index]
+            except Exception as error:  # noqa: PERF203 - the retry is the point
+                if attempt < self._attempts:
+                    continue
+                report = FailureReport.of(error, "fetch", index)
+                if not self._skips:
+                    raise MakeFailed(report) from error
+                self.skipped.append((index, report))
+        return _SKIPPED
+
+    def _took(self, nanoseconds: int, index: int) -> None:
+        self.fetch_ns += nanoseconds
+        if nanoseconds > self.slowest_ns:
+            self.slowest_ns, self.slowest_index = nanoseconds, index
+
+
+_SKIPPED = object()

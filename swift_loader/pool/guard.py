@@ -1,0 +1,89 @@
+"""In the child: what keeps a worker from outliving, disturbing or slowing its trainer.
+
+Runs first in every worker. Knows nothing of orders and parcels.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import fcntl
+import os
+import select
+import signal
+
+_M_TRIM_THRESHOLD, _M_TOP_PAD, _M_MMAP_THRESHOLD = -1, -2, -3
+_KEEP_NBYTES = 1 << 30
+#: The largest that glibc takes.
+_MMAP_NBYTES = 32 << 20
+_PR_SET_NAME = 15
+
+#: Set before a worker's interpreter starts, since the libraries look only once. Many workers with many threads each
+#: fight for the cores; a dataset that wants more asks for it in ``worker_init``.
+THREAD_CAPS = {
+    name: "1"
+    for name in (
+        "OMP_NUM_THREADS",
+        "OPENBLAS_NUM_THREADS",
+        "MKL_NUM_THREADS",
+        "BLIS_NUM_THREADS",
+        "NUMEXPR_NUM_THREADS",
+        "VECLIB_MAXIMUM_THREADS",
+    )
+}
+
+
+def arm(lifeline: int, name: str) -> None:
+    """Makes this process a good worker. ``lifeline`` is the read end of a pipe that only the trainer holds open."""
+    die_with(lifeline)
+    leave_signals_to_the_trainer()
+    keep_memory_warm()
+    set_name(name)
+
+
+def die_with(lifeline: int) -> None:
+    """Has the kernel kill this process when the last write end of the pipe closes, whatever it is doing then.
+
+    Neither a watching thread (it needs the interpreter lock, which a long C call holds) nor the parent-death signal
+    (our parent is the fork server, or a thread of it) would do.
+    """
+    fcntl.fcntl(lifeline, fcntl.F_SETOWN, os.getpid())
+    fcntl.fcntl(lifeline, fcntl.F_SETSIG, signal.SIGKILL)
+    flags = fcntl.fcntl(lifeline, fcntl.F_GETFL)
+    fcntl.fcntl(lifeline, fcntl.F_SETFL, flags | os.O_ASYNC | os.O_NONBLOCK)
+    poll = select.poll()
+    poll.register(lifeline, 0)
+    if poll.poll(0):  # the trainer went before the kernel was asked to tell
+        os._exit(1)
+
+
+def leave_signals_to_the_trainer() -> None:
+    """Ctrl-C and a job's SIGTERM reach the whole group; only the trainer decides what they mean.
+
+    Handlers that do nothing, instead of ignoring: programs that the dataset starts get the default back.
+    """
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, _do_nothing)
+        signal.siginterrupt(number, False)  # noqa: FBT003 - the system's own signature
+
+
+def keep_memory_warm() -> None:
+    """Keeps the allocator from giving memory back: taking it again faults every page in anew.
+
+    On a decoding workload that was 1.2 million faults, and 2.7 of 6.3 seconds, in the kernel.
+    """
+    with contextlib.suppress(AttributeError, OSError):  # another C library: slower, nothing else
+        mallopt = ctypes.CDLL(None).mallopt
+        mallopt(_M_MMAP_THRESHOLD, _MMAP_NBYTES)
+        mallopt(_M_TRIM_THRESHOLD, _KEEP_NBYTES)
+        mallopt(_M_TOP_PAD, 1 << 20)
+
+
+def set_name(name: str) -> None:
+    """What ``ps`` and ``top`` show; fifteen characters of it."""
+    with contextlib.suppress(AttributeError, OSError):
+        ctypes.CDLL(None).prctl(_PR_SET_NAME, name.encode()[:15], 0, 0, 0)
+
+
+def _do_nothing(_number: int, _frame: object) -> None:
+    pass

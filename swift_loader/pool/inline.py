@@ -1,0 +1,158 @@
+"""A pool without processes: the consumer's own thread makes each batch when it is asked for, under a debugger if need be.
+
+The same plan, collate, seeding and errors as in workers. The process's own random generators are put back after every
+batch, since here they are the training script's.
+"""
+
+from __future__ import annotations
+
+import random
+import sys
+from time import perf_counter_ns
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from swift_loader.errors import LoaderClosed
+from swift_loader.pool.control import Cell
+from swift_loader.pool.dispatch import Delivery, Failed, Full, Ticket
+from swift_loader.pool.failures import error_of
+from swift_loader.pool.fetch import MakeFailed
+from swift_loader.pool.info import WorkerInfo, set_worker_info
+from swift_loader.pool.line import Line
+from swift_loader.pool.maker import BatchMaker, Made
+from swift_loader.pool.messages import Attachment, Parcel
+from swift_loader.pool.recipe import Recipe, checked_length
+
+if TYPE_CHECKING:
+    from swift_loader.errors import SwiftLoaderError
+    from swift_loader.plan.plan import Plan
+
+
+class HeapMemory:
+    """Room for one batch in this process's own memory; goes when the last array on it goes."""
+
+    def __init__(self, nbytes: int) -> None:
+        self.memory = np.empty(nbytes, np.uint8)
+        self.nbytes = nbytes
+        self.views: dict[Any, Any] = {}
+
+    def landed(self) -> None:
+        """See `Lease`; here nobody waits for the memory."""
+
+    def array(self, shape: tuple[int, ...], dtype: str, offset: int) -> Any:
+        """An array on it."""
+        return np.ndarray(shape, dtype, self.memory, offset)  # type: ignore[arg-type] # numpy takes any buffer
+
+
+class InlinePool:
+    """Makes batches when they are taken."""
+
+    def __init__(self, recipe: Recipe) -> None:
+        self.sample_count = 0
+        self.skipped: list[tuple[int, str]] = []
+        self._recipe = recipe
+        self._cell = Cell(memoryview(bytearray(64)).cast("q"))
+        self._line = Line(0, f"swift-worker-c{recipe.consumer}w0", self._cell)
+        per_sample = recipe.config.random_per == "sample" or recipe.config.worker_threads > 1
+        self._info = WorkerInfo(recipe.consumer, 0, recipe.seed, per_sample=per_sample)
+        self._memories: dict[int, HeapMemory] = {}
+        self._next = Ticket(1, 0, 0)
+        self._epoch: int | None = None
+        self._made: Made | None = None
+        self._closed = False
+
+    def open(self) -> Plan:
+        """Builds the dataset; gives back the plan."""
+        recipe = self._recipe
+        if recipe.config.worker_init is not None:
+            self._as_worker(lambda: recipe.config.worker_init(self._info))  # type: ignore[misc] # just looked at
+        self._dataset = self._as_worker(recipe.build)
+        self.sample_count = checked_length(self._dataset)
+        self._plan = recipe.plan(self.sample_count)
+        self._maker = BatchMaker(recipe, self._dataset, self._plan, self._info, self._cell)
+        return self._plan
+
+    def take(self) -> Delivery:
+        """Makes the next batch."""
+        if self._closed:
+            raise LoaderClosed("the loader was closed")
+        ticket = self._next
+        last = ticket.step + 1 >= self._plan.step_count(ticket.epoch, self._recipe.consumer)
+        following = (ticket.epoch + 1, 0) if last else (ticket.epoch, ticket.step + 1)
+        self._next = Ticket(ticket.seq + 1, *following)
+        berth = _HeapBerth()
+        try:
+            made = self._as_worker(lambda: self._make(ticket, berth))
+        except MakeFailed as failed:
+            return Failed(ticket, failed.report, self._line)
+        self.skipped += [(index, report.describe()) for index, report in made.skipped]
+        parcel = Parcel(
+            ticket.seq, ticket.seq, 0, made.rows, made.fetch_ns, made.collate_ns, made.encode_ns, 0, made.nbytes,
+            made.slowest_ns, made.slowest_index, Attachment(stream=made.stream, spans=made.spans), made.spec,
+        )  # fmt: skip
+        self._memories = {ticket.seq: berth.room(0)}
+        return Full(ticket, parcel, self._line, perf_counter_ns())
+
+    def hold(self, parcel: Parcel) -> HeapMemory:
+        """The memory of the batch that was taken last."""
+        return self._memories.pop(parcel.slot)
+
+    def restart(self, epoch: int, step: int) -> None:
+        """What is taken next is this step."""
+        self._next = Ticket(self._next.seq, epoch, step)
+
+    def error_of(self, failed: Failed) -> SwiftLoaderError:
+        """What to raise for a ticket that could not be made."""
+        return error_of(failed, self._recipe.consumer)
+
+    def statistics(self) -> dict[str, float]:
+        """What is worth counting."""
+        return {"samples_skipped": len(self.skipped)}
+
+    def abandon(self) -> None:
+        """There is nothing to end."""
+
+    def close(self) -> None:
+        """Ends the fetching threads."""
+        if not self._closed and hasattr(self, "_maker"):
+            self._maker.close()
+        self._closed = True
+
+    def _make(self, ticket: Ticket, berth: _HeapBerth) -> Made:
+        if ticket.epoch != self._epoch:
+            self._epoch = ticket.epoch
+            if (set_epoch := getattr(self._dataset, "set_epoch", None)) is not None:
+                set_epoch(ticket.epoch)
+        return self._maker.make(ticket.seq, ticket.epoch, ticket.step, berth)
+
+    def _as_worker(self, action: Any) -> Any:
+        before = set_worker_info(self._info)
+        states = random.getstate(), np.random.get_state()
+        torch = sys.modules.get("torch")
+        torch_state = None if torch is None else torch.default_generator.get_state()
+        try:
+            return action()
+        finally:
+            set_worker_info(before)
+            random.setstate(states[0])
+            np.random.set_state(states[1])
+            if torch is not None and torch_state is not None:
+                torch.default_generator.set_state(torch_state)
+
+
+class _HeapBerth:
+    """Memory that is as large as the batch turns out to be."""
+
+    def __init__(self) -> None:
+        self._memory = HeapMemory(0)
+
+    def taken_back(self) -> bool:
+        return False
+
+    def room(self, nbytes: int, keep: int = 0) -> HeapMemory:
+        if self._memory.nbytes < nbytes:
+            larger = HeapMemory(nbytes)
+            larger.memory[:keep] = self._memory.memory[:keep]
+            self._memory = larger
+        return self._memory

@@ -1,0 +1,87 @@
+"""A batch's hold on its slot: arrays that view the slot and say so when they are gone.
+
+The saying is done by a finalizer, which runs in any thread, in the middle of anything: it takes no lock, and in a
+forked child it does nothing, since the slot there is the parent's.
+"""
+
+from __future__ import annotations
+
+import os
+from collections import deque
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+import numpy as np
+
+from swift_loader.pool.ledger import LANDING
+
+if TYPE_CHECKING:
+    import numpy.typing as npt
+
+    from swift_loader.pool.slot import Slot
+
+    Array: TypeAlias = npt.NDArray[Any]
+
+
+class Returns:
+    """Where dropped leases are posted for one pool."""
+
+    def __init__(self) -> None:
+        self.came_home: deque[tuple[int, int]] = deque()
+        """Slots, and by how much the number of their leases changed."""
+        self.wanted = False
+        """Set while somebody waits for a slot: only then is the bell rung."""
+        self.bell = os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK)
+        self._pid = os.getpid()
+
+    def post(self, slot: int, change: int = -1) -> None:
+        """The leases of ``slot`` have changed: by default, one is gone."""
+        if os.getpid() != self._pid:
+            return
+        self.came_home.append((slot, change))
+        if self.wanted:
+            os.eventfd_write(self.bell, 1)
+
+    def __del__(self) -> None:
+        # Leases outlive the pool where the user keeps batches: the bell goes with the last of them.
+        os.close(self.bell)
+
+
+class LeasedArray(np.ndarray[Any, Any]):
+    """An array on a slot's memory that holds the slot for as long as it lives."""
+
+    lease: Lease | None = None
+
+    def __del__(self) -> None:
+        if self.lease is not None:
+            self.lease.returns.post(self.lease.number)
+
+
+class Lease:
+    """Makes the arrays of one batch and counts them."""
+
+    __slots__ = ("count", "number", "returns", "slot")
+
+    def __init__(self, slot: Slot, number: int, returns: Returns) -> None:
+        self.slot, self.number, self.returns = slot, number, returns
+        self.count = 0
+
+    @property
+    def memory(self) -> Array:
+        """The slot's bytes."""
+        return self.slot.memory
+
+    @property
+    def views(self) -> dict[Any, Any]:
+        """See `Slot`."""
+        return self.slot.views
+
+    def landed(self) -> None:
+        """All arrays of the batch were made: from now on only they hold the slot."""
+        self.returns.post(self.number, self.count - LANDING)
+
+    def array(self, shape: tuple[int, ...], dtype: str, offset: int) -> Array:
+        """A view of the slot that holds it."""
+        array = LeasedArray(shape, dtype, self.slot.memory, offset)  # type: ignore[arg-type] # numpy takes any buffer
+        array.lease = self
+        self.count += 1
+        return array

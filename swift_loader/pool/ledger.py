@@ -1,0 +1,125 @@
+"""Who holds each slot. Pure: events in, answers out.
+
+A slot is held by exactly one of: the ledger (free), a worker (ordered), the pool (full), a batch (leased). It moves
+only by the four events below; a move that is none of them is a bug of ours and raises at once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Container
+from dataclasses import dataclass
+from enum import Enum
+
+
+#: While a batch is being made of a slot, this many leases stand for those that are not counted yet.
+LANDING = 1 << 40
+
+
+class Holder(Enum):
+    """Who holds a slot."""
+
+    LEDGER = "free"
+    WORKER = "ordered"
+    POOL = "full"
+    BATCH = "leased"
+
+
+class LedgerError(AssertionError):
+    """A slot was moved by somebody who does not hold it."""
+
+
+@dataclass(slots=True)
+class _Entry:
+    holder: Holder
+    nbytes: int
+    leases: int = 0
+
+
+class Ledger:
+    """The slots of one consumer."""
+
+    def __init__(self, budget_nbytes: int, max_slots: int) -> None:
+        self._budget = budget_nbytes
+        self._max_slots = max_slots
+        self._entries: dict[int, _Entry] = {}
+        self._free: list[int] = []
+        self._nbytes = 0
+
+    def take(self, room: int, known: Container[int]) -> int | None:
+        """A slot for a new order, the one used last first; None if there is none and the budget allows no other.
+
+        Among the last few, one that the worker has mapped already (``known``) goes first.
+        """
+        free = self._free
+        if not free:
+            return self._add(room)
+        at = len(free) - 1
+        for back in range(1, min(4, len(free)) + 1):
+            if free[-back] in known:
+                at = len(free) - back
+                break
+        slot = free.pop(at)
+        self._entries[slot].holder = Holder.WORKER
+        return slot
+
+    def filled(self, slot: int, nbytes: int) -> None:
+        """The worker has filled the slot, which is ``nbytes`` large now."""
+        entry = self._moved(slot, Holder.WORKER, Holder.POOL)
+        self._nbytes += nbytes - entry.nbytes
+        entry.nbytes = nbytes
+
+    def landing(self, slot: int) -> None:
+        """The slot's batch is being made of it. Views of it may come and go before all are counted."""
+        self._moved(slot, Holder.POOL, Holder.BATCH).leases = LANDING
+
+    def changed(self, slot: int, leases: int) -> None:
+        """So many leases of the slot came or went; with none left, it is free."""
+        entry = self._held(slot, Holder.BATCH)
+        entry.leases += leases
+        if entry.leases == 0:
+            self._set_free(slot, entry)
+
+    def given_back(self, slot: int) -> None:
+        """The worker's order was taken back, or the worker is gone."""
+        self._set_free(slot, self._held(slot, Holder.WORKER))
+
+    def thrown_away(self, slot: int) -> None:
+        """A full slot that nobody wants any more."""
+        self._set_free(slot, self._held(slot, Holder.POOL))
+
+    def held_by(self, holder: Holder) -> int:
+        """How many slots somebody holds."""
+        return sum(entry.holder is holder for entry in self._entries.values())
+
+    @property
+    def nbytes(self) -> int:
+        """The size of all slots."""
+        return self._nbytes
+
+    @property
+    def budget(self) -> int:
+        """What they may take."""
+        return self._budget
+
+    def _add(self, room: int) -> int | None:
+        count = len(self._entries)
+        if count >= self._max_slots or (count > 0 and self._nbytes + room > self._budget):
+            return None
+        self._entries[count] = _Entry(Holder.WORKER, room)
+        self._nbytes += room
+        return count
+
+    def _moved(self, slot: int, source: Holder, target: Holder) -> _Entry:
+        entry = self._held(slot, source)
+        entry.holder = target
+        return entry
+
+    def _held(self, slot: int, holder: Holder) -> _Entry:
+        entry = self._entries[slot]
+        if entry.holder is not holder:
+            raise LedgerError(f"slot {slot} is {entry.holder.value}, not {holder.value}")
+        return entry
+
+    def _set_free(self, slot: int, entry: _Entry) -> None:
+        entry.holder = Holder.LEDGER
+        self._free.append(slot)

@@ -1,0 +1,267 @@
+"""Ticket -> batch in a slot: steps D of the data path, apart from who asks and who is told.
+
+    indices -> fetch -> default collate, straight into the slot
+                     -> the user's collate -> pickle or the user's encoder -> slot
+
+Runs in a worker, or in the consumer's own thread where there are no workers. Knows the plan, the dataset and the
+slot; does not know channels.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from time import perf_counter_ns
+from typing import Any, Protocol
+
+import numpy as np
+
+from swift_loader.batch.codec import encode
+from swift_loader.batch.collate import Misfit, RowWriter, Unbatchable, column_views, spec_of
+from swift_loader.batch.layout import ENCODED, OBJECT, BatchSpec, aligned
+from swift_loader.batch.tree import Mismatch
+from swift_loader.errors import DataError, FailureReport, LayoutError
+from swift_loader.plan.plan import Plan
+from swift_loader.pool.control import COLLATES, ENCODES, FETCHES, Cell
+from swift_loader.pool.fetch import Fetcher, MakeFailed
+from swift_loader.pool.info import WorkerInfo
+from swift_loader.pool.recipe import Recipe
+
+#: A batch's pickled objects up to this size go with the parcel, larger ones behind the columns in the slot.
+_STREAM_NBYTES = 32 * 1024
+#: Indices are asked of the plan in blocks of about this many samples.
+_BLOCK_SAMPLES = 4096
+#: So many layouts are remembered. Most datasets have one; where every batch has its own, none is worth keeping.
+_MANY = 32
+
+
+class Memory(Protocol):
+    """The part of a slot that a batch is written to."""
+
+    memory: Any
+    nbytes: int
+    views: dict[Any, Any]
+
+
+class Berth(Protocol):
+    """The place where a batch is made."""
+
+    def room(self, nbytes: int, keep: int = 0) -> Memory:
+        """The slot, made larger if it has to be; its first ``keep`` bytes stay what they are."""
+        ...
+
+    def taken_back(self) -> bool:
+        """Whether the batch is not wanted any more."""
+        ...
+
+
+@dataclass(slots=True)
+class Made:
+    """A batch in its slot."""
+
+    spec: BatchSpec
+    rows: int
+    nbytes: int
+    stream: bytes | None
+    spans: list[tuple[int, int]]
+    fetch_ns: int
+    collate_ns: int
+    encode_ns: int
+    slowest_ns: int
+    slowest_index: int
+    skipped: list[tuple[int, FailureReport]]
+
+
+class BatchMaker:
+    """Makes the batches of one consumer."""
+
+    def __init__(self, recipe: Recipe, dataset: Any, plan: Plan, info: WorkerInfo, cell: Cell) -> None:
+        self._config = recipe.config
+        self._consumer = recipe.consumer
+        self._dataset = dataset
+        self._plan = plan
+        self._cell = cell
+        self._fetcher = Fetcher(dataset, recipe.config, info, cell)
+        self._spec: BatchSpec | None = None
+        self._specs: dict[BatchSpec, BatchSpec] = {}
+        self._block: tuple[int, int, list[list[int]]] = (-1, 0, [])
+        # Rows that the dataset writes itself need a known layout, and nobody in between.
+        self._reads_into = hasattr(dataset, "read_into") and not recipe.config.collate_fn
+
+    def make(self, seq: int, epoch: int, step: int, berth: Berth) -> Made:
+        """Makes one batch.
+
+        Raises:
+            MakeFailed: where it cannot be made.
+            TakenBack: where it is not wanted any more.
+        """
+        self._cell.enter(FETCHES, seq)
+        indices = self._indices(epoch, step)
+        fetcher = self._fetcher
+        fetcher.begin(epoch, step)
+        begun = perf_counter_ns()
+        if self._config.collate_fn is not None:
+            collated = self._user_collated(indices, berth)
+        elif self._config.batch_encoder is not None:
+            collated = self._arrays(indices, berth)
+        else:
+            return self._in_place(indices, berth, begun)
+        gathered = perf_counter_ns()
+        self._cell.enter(ENCODES, seq)
+        made = self._encoded(collated, berth)
+        made.rows = len(indices) - len(fetcher.skipped)
+        return self._timed(made, gathered - begun, perf_counter_ns() - gathered)
+
+    def close(self) -> None:
+        """Ends the fetching threads."""
+        self._fetcher.close()
+
+    def _in_place(self, indices: list[int], berth: Berth, begun: int) -> Made:
+        spec, rows, objects = self._default_collated(indices, berth)
+        made = Made(spec, rows, spec.nbytes, None, [], 0, 0, 0, 0, -1, [])
+        gathered = perf_counter_ns()
+        if not objects:
+            return self._timed(made, gathered - begun, 0)
+        self._lay(made, objects, berth)
+        return self._timed(made, gathered - begun, perf_counter_ns() - gathered)
+
+    def _timed(self, made: Made, gather_ns: int, encode_ns: int) -> Made:
+        fetcher = self._fetcher
+        made.fetch_ns, made.encode_ns = fetcher.fetch_ns, encode_ns
+        made.collate_ns = max(0, gather_ns - fetcher.fetch_ns)  # threads fetch more time than passes
+        made.slowest_ns, made.slowest_index, made.skipped = fetcher.slowest_ns, fetcher.slowest_index, fetcher.skipped
+        return made
+
+    def _default_collated(self, indices: list[int], berth: Berth) -> tuple[BatchSpec, int, list[list[Any]]]:
+        if self._reads_into and self._spec is not None and self._spec.object_count == 0:
+            return self._read_into(self._spec, indices, berth)
+        writer, row = None, 0
+        try:
+            for sample in self._fetcher.samples(indices, berth.taken_back):
+                if writer is None:
+                    writer = self._writer_for(sample, len(indices), berth)
+                writer.write(row, sample)
+                row += 1
+        except (Misfit, Unbatchable, Mismatch) as error:
+            raise self._explained(error, indices) from error
+        if writer is None:
+            raise MakeFailed(self._all_skipped(indices))
+        spec, objects = writer.finish()
+        return spec, row, objects
+
+    def _read_into(
+        self, spec: BatchSpec, indices: list[int], berth: Berth
+    ) -> tuple[BatchSpec, int, list[list[Any]]]:
+        rows = self._writer(spec, berth).rows(len(indices))
+        self._cell.at(0, indices[0])
+        self._fetcher.timed(lambda: self._dataset.read_into(indices, rows), None)
+        return spec, len(indices), []
+
+    def _writer_for(self, first: Any, rows: int, berth: Berth) -> RowWriter:
+        spec = self._spec
+        if spec is not None and spec.capacity >= rows:
+            writer = self._writer(spec, berth)
+            if writer.fits(first):
+                writer.begin()
+                return writer
+        spec = spec_of(first, max(rows, self._config.batch_size))
+        if len(self._specs) >= _MANY:
+            self._specs.clear()
+        self._spec = spec = self._specs.setdefault(spec, spec)
+        writer = self._writer(spec, berth)
+        writer.begin()
+        return writer
+
+    def _writer(self, spec: BatchSpec, berth: Berth) -> RowWriter:
+        slot = berth.room(spec.nbytes)
+        writer = slot.views.get(spec.key)
+        if writer is None:
+            if len(slot.views) >= _MANY:
+                slot.views.clear()
+            writer = slot.views[spec.key] = RowWriter(spec, slot.memory, ragged=self._config.ragged == "list")
+        return writer  # type: ignore[no-any-return] # views keep anything
+
+    def _user_collated(self, indices: list[int], berth: Berth) -> Any:
+        samples = list(self._fetcher.samples(indices, berth.taken_back))
+        if not samples:
+            raise MakeFailed(self._all_skipped(indices))
+        self._cell.enter(COLLATES)
+        collate = self._config.collate_fn
+        assert collate is not None
+        try:
+            return collate(samples)
+        except Exception as error:
+            raise MakeFailed(FailureReport.of(error, "collate_fn")) from error
+
+    def _arrays(self, indices: list[int], berth: Berth) -> Any:
+        """The default batch as arrays of its own, for the user's encoder."""
+        spec, rows, objects = self._default_collated(indices, berth)
+        lists = iter(objects)
+        views = column_views(spec, berth.room(spec.nbytes).memory)
+        leaves: Iterator[Any] = (next(lists) if view is None else view[:rows].copy() for view in views)
+        return spec.structure.build(leaves)
+
+    def _encoded(self, batch: Any, berth: Berth) -> Made:
+        encoder = self._config.batch_encoder
+        if encoder is None:
+            made = Made(OBJECT, 0, 0, None, [], 0, 0, 0, 0, -1, [])
+            self._lay(made, [[batch]], berth)
+            return made
+        try:
+            data = np.frombuffer(encoder(batch), np.uint8)
+        except Exception as error:
+            raise MakeFailed(FailureReport.of(error, "batch_encoder")) from error
+        berth.room(data.nbytes).memory[: data.nbytes] = data
+        return Made(ENCODED, 0, data.nbytes, None, [(0, data.nbytes)], 0, 0, 0, 0, -1, [])
+
+    def _lay(self, made: Made, objects: list[list[Any]], berth: Berth) -> None:
+        """Puts the objects behind the columns."""
+        try:
+            encoded = encode(objects)
+        except Exception as error:
+            raise MakeFailed(FailureReport.of(error, "encode")) from error
+        start, stream = made.spec.nbytes, encoded.stream
+        end = start + encoded.nbytes()
+        large = len(stream) > _STREAM_NBYTES
+        memory = berth.room(end + (aligned(len(stream)) if large else 0), keep=start).memory
+        made.spans = encoded.lay(memory, start)
+        made.nbytes = end + len(stream)
+        if large:
+            memory[end : end + len(stream)] = np.frombuffer(stream, np.uint8)
+            made.spans.append((end, len(stream)))
+        else:
+            made.stream = stream
+
+    def _indices(self, epoch: int, step: int) -> list[int]:
+        of_epoch, first, batches = self._block
+        if epoch != of_epoch or not first <= step < first + len(batches):
+            count = max(1, _BLOCK_SAMPLES // self._config.batch_size)
+            first = step - step % count
+            count = min(count, self._plan.step_count(epoch, self._consumer) - first)
+            batches = self._plan.indices(epoch, self._consumer, first, count)
+            self._block = (epoch, first, batches)
+        return batches[step - first]
+
+    def _all_skipped(self, indices: list[int]) -> FailureReport:
+        reports = self._fetcher.skipped
+        text = f"all {len(indices)} samples of the batch failed, so on_error='skip' leaves nothing of it"
+        return FailureReport.of(DataError(f"{text}; the first: {reports[0][1].describe()}"), "fetch", reports[0][0])
+
+    def _explained(self, error: Misfit | Unbatchable | Mismatch, indices: list[int]) -> MakeFailed:
+        if isinstance(error, Misfit):
+            kept = [index for index in indices if index not in {skipped for skipped, _ in self._fetcher.skipped}]
+            text = (
+                f"{error.path} of sample {kept[error.row]} has {error.found}; the batch's first sample, {kept[0]}, "
+                f"has {error.expected}. Make them alike, give a collate_fn that knows what to do"
+                + ("" if self._config.ragged == "list" else ", or set ragged='list' to get lists of tensors")
+            )
+            return MakeFailed(FailureReport.of(LayoutError(text), "collate", kept[error.row]))
+        if isinstance(error, Unbatchable):
+            text = (
+                f"{error.path} is a {error.found}, which the default collate cannot batch: it takes numbers, bool, str, "
+                "bytes, None, numpy arrays, torch tensors and containers of them. Convert it in the dataset, or give a "
+                "collate_fn"
+            )
+            return MakeFailed(FailureReport.of(LayoutError(text), "collate", indices[0]))
+        return MakeFailed(FailureReport.of(error, "collate", indices[0]))
+

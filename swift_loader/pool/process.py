@@ -1,0 +1,48 @@
+"""What a pool asks of whoever gives it workers. The engines, in the room above, answer."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Protocol
+
+if TYPE_CHECKING:
+    from swift_loader.pool.channel import Channel
+    from swift_loader.pool.worker import Setup
+
+
+class Process(Protocol):
+    """One worker, as a process."""
+
+    pid: int
+    sentinel: int
+    """A descriptor that is readable once the process is gone."""
+
+    def exit_status(self) -> int | None:
+        """The exit code, or minus the signal, of a process that is gone; None where nobody knows."""
+        ...
+
+    def kill(self) -> None:
+        """Ends it at once; nothing happens if it is gone."""
+        ...
+
+    def close(self) -> None:
+        """Lets go of its descriptors. Closing the lifeline ends the process if it is still there."""
+        ...
+
+
+class Engine(Protocol):
+    """Where workers live."""
+
+    sends_payload: bool
+    """Whether workers are sent the recipe; else they inherit it."""
+
+    def open(self) -> None:
+        """Makes ready to start workers."""
+        ...
+
+    def launch(self, name: str, setup: Setup, control_fd: int) -> tuple[Process, Channel]:
+        """Starts a worker that knows its setup. May be called from any thread."""
+        ...
+
+    def close(self) -> None:
+        """Ends what the engine itself runs."""
+        ...

@@ -1,0 +1,159 @@
+"""The thread that serves lines: it starts their workers, reads what they say, sends orders, and sees them die.
+
+All it waits for is in one poll: the channels, the workers' sentinels, and a bell for what the rest of the process
+wants. It decides nothing; the pool does.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import select
+import threading
+from collections import deque
+from time import monotonic, perf_counter_ns
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from swift_loader.pool.line import Line
+    from swift_loader.pool.pool import Pool
+
+#: A worker that is asked to leave may finish its sample; then it is killed.
+_LEAVE_TIMEOUT_S = 0.5
+#: The kernel ends a killed process at once, unless it sits in a dead file system.
+_KILL_TIMEOUT_S = 2.0
+
+
+class Telecom:
+    """Serves one line, or all of a pool's."""
+
+    def __init__(self, name: str, pool: Pool) -> None:
+        self._pool = pool
+        self._lines: dict[int, Line] = {}
+        self._sentinels: dict[int, Line] = {}
+        self._arriving: deque[Line] = deque()
+        self._poll = select.poll()
+        self._bell = os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK)
+        self._poll.register(self._bell, select.POLLIN)
+        self._thread = threading.Thread(target=self._run, name=name, daemon=True)
+
+    def start(self) -> None:
+        """Begins to serve."""
+        self._thread.start()
+
+    def take_on(self, line: Line) -> None:
+        """From now on this thread serves ``line``, whose worker it starts."""
+        self._arriving.append(line)
+        self.ring()
+
+    def ring(self) -> None:
+        """Something has changed; takes no lock, so that a finalizer may call it."""
+        with contextlib.suppress(OSError):
+            os.eventfd_write(self._bell, 1)
+
+    def listen_to(self, fd: int) -> None:
+        """Another descriptor that rings."""
+        self._poll.register(fd, select.POLLIN)
+
+    def join(self, timeout_s: float) -> bool:
+        """Waits for the thread's end; says whether it came."""
+        self._thread.join(timeout_s)
+        return not self._thread.is_alive()
+
+    def _run(self) -> None:
+        try:
+            while not self._pool.closing:
+                while self._arriving:
+                    self._launch(self._arriving.popleft())
+                for fd, _ in self._poll.poll():
+                    self._answer(fd)
+                for line in self._lines.values():
+                    self._pool.feed(line)
+        except BaseException as error:  # noqa: BLE001 - whatever it is, the consumer must hear of it
+            self._pool.broke(error)
+        finally:
+            self._see_off()
+            os.close(self._bell)
+            self._pool.telecom_left()
+
+    def _answer(self, fd: int) -> None:
+        if (line := self._lines.get(fd)) is not None:
+            self._read(line)
+        elif (line := self._sentinels.get(fd)) is not None:
+            self._bury(line)
+        else:
+            with contextlib.suppress(BlockingIOError):
+                os.eventfd_read(fd)
+
+    def _launch(self, line: Line) -> None:
+        self._pool.launch(line)
+        if line.process is None or line.channel is None:
+            return
+        self._lines[line.channel.fileno()] = line
+        self._sentinels[line.process.sentinel] = line
+        self._poll.register(line.channel.fileno(), select.POLLIN)
+        self._poll.register(line.process.sentinel, select.POLLIN)
+
+    def _read(self, line: Line) -> bool:
+        """Reads all that has come; False at the end of the channel."""
+        channel = line.channel
+        assert channel is not None
+        while (received := channel.receive()) is not None:
+            datagram, fds = received
+            if not datagram:
+                # Its sentinel tells what that means; until then there is nothing to read here.
+                self._unregister(channel.fileno())
+                return False
+            self._pool.received(line, datagram, fds, perf_counter_ns())
+        return True
+
+    def _bury(self, line: Line) -> None:
+        """The worker is gone: what it still said counts, then the pool decides."""
+        if line.channel is not None and line.channel.fileno() in self._lines:
+            self._read(line)
+        self._drop(line)
+        if self._pool.died(line):
+            self._launch(line)
+
+    def _drop(self, line: Line) -> None:
+        assert line.channel is not None
+        assert line.process is not None
+        self._unregister(line.channel.fileno())
+        self._unregister(line.process.sentinel)
+        self._lines.pop(line.channel.fileno(), None)
+        self._sentinels.pop(line.process.sentinel, None)
+
+    def _unregister(self, fd: int) -> None:
+        with contextlib.suppress(KeyError):
+            self._poll.unregister(fd)
+
+    def _see_off(self) -> None:
+        """Asks the workers to leave, and kills those that do not."""
+        lines = list(self._sentinels.values())
+        for line in lines:
+            with contextlib.suppress(BufferError):
+                line.retire()
+        left = _gone(lines, _LEAVE_TIMEOUT_S)
+        for line in lines:
+            if line not in left and line.process is not None:
+                line.process.kill()
+        gone = _gone(lines, _KILL_TIMEOUT_S)
+        for line in lines:
+            if line in gone and line.process is not None:
+                line.process.exit_status()  # whoever started it may let go of its number now
+            line.disconnect()
+
+
+def _gone(lines: list[Line], timeout_s: float) -> list[Line]:
+    """Waits until all workers are gone; gives back those that are."""
+    waiting = {line.process.sentinel: line for line in lines if line.process is not None}
+    poll = select.poll()
+    for fd in waiting:
+        poll.register(fd, select.POLLIN)
+    gone = []
+    deadline = monotonic() + timeout_s
+    while waiting and (left := deadline - monotonic()) > 0:
+        for fd, _ in poll.poll(left * 1000):
+            poll.unregister(fd)
+            gone.append(waiting.pop(fd))
+    return gone

@@ -1,0 +1,242 @@
+"""The life of a child process: arrive, build the dataset, make what is ordered, leave.
+
+    setup ->  build the dataset  -> hello (or failure)
+    orders -> make, one by one   -> parcel, void or failure each
+    retire, or the end of the channel -> leave
+
+The worker may die between any two of these lines: all it holds is one slot's memory and its end of the channel, and
+both are the kernel's to close. Never imports the trainer's side, nor torch by itself.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import socket
+import sys
+from collections import deque
+from dataclasses import dataclass
+from time import perf_counter_ns
+
+from swift_loader.batch.layout import BatchSpec
+from swift_loader.errors import FailureReport, LayoutError
+from swift_loader.pool import guard, messages
+from swift_loader.pool.channel import SocketChannel
+from swift_loader.pool.control import BUILDS, SENDS, WAITS, Control
+from swift_loader.pool.fetch import MakeFailed, TakenBack
+from swift_loader.pool.info import WorkerInfo, set_worker_info
+from swift_loader.pool.maker import BatchMaker, Made
+from swift_loader.pool.messages import Attachment, Failure, Hello, Order, Parcel
+from swift_loader.pool.payload import unpack
+from swift_loader.pool.recipe import Recipe, checked_length
+from swift_loader.pool.slot import Slot
+
+#: A worker tells its consumer about this many layouts before it uses their numbers again.
+_SPEC_IDS = 64
+#: Of a sample that was left out, this much of the reason is told.
+_REASON_LENGTH = 300
+
+
+@dataclass(frozen=True, slots=True)
+class Setup:
+    """What a worker is told first. With it come the control page and, unless it was forked with one, the payload."""
+
+    worker: int
+    worker_count: int
+    max_batch_nbytes: int
+    path: list[str]
+    folder: str
+    has_payload: bool
+
+
+def run(channel_fd: int, lifeline_fd: int, name: str, recipe: Recipe | None) -> None:
+    """The whole life of a worker. ``recipe`` is what it was forked with, if it was."""
+    guard.arm(lifeline_fd, name)
+    channel = SocketChannel(socket.socket(fileno=channel_fd), blocking=True)
+    with contextlib.suppress(OSError):  # the consumer has gone: nobody is left to tell
+        worker = _arrive(channel, recipe)
+        if worker is not None:
+            worker.loop()
+    _flush()
+
+
+def _flush() -> None:
+    for stream in (sys.stdout, sys.stderr):
+        with contextlib.suppress(Exception):
+            stream.flush()
+
+
+def _arrive(channel: SocketChannel, recipe: Recipe | None) -> Worker | None:
+    received = channel.receive()
+    if received is None or not received[0]:
+        return None
+    setup: Setup = messages.read_pickled(received[0])
+    sys.path[:] = setup.path
+    with contextlib.suppress(OSError):
+        os.chdir(setup.folder)
+    control = Control(received[1][0], setup.worker_count)
+    cell = control.cell(setup.worker)
+    cell.enter(BUILDS)
+    try:
+        if setup.has_payload:
+            recipe = unpack(received[1][1])
+        assert recipe is not None
+        config = recipe.config
+        per_sample = config.random_per == "sample" or config.worker_threads > 1
+        info = WorkerInfo(recipe.consumer, setup.worker, recipe.seed, per_sample=per_sample)
+        set_worker_info(info)
+        if config.worker_init is not None:
+            config.worker_init(info)
+        dataset = recipe.build()
+        count = checked_length(dataset)
+        maker = BatchMaker(recipe, dataset, recipe.plan(count), info, cell)
+    except Exception as error:  # noqa: BLE001 - user code: whatever it raised is told to the consumer
+        report = FailureReport.of(error, "build the dataset")
+        channel.send(messages.write_pickled(messages.FAILURE, Failure(0, report)))
+        return None
+    channel.send(messages.write_pickled(messages.HELLO, Hello(os.getpid(), count)))
+    return Worker(channel, control, setup, maker, dataset)
+
+
+class Worker:
+    """Makes what is ordered."""
+
+    def __init__(
+        self, channel: SocketChannel, control: Control, setup: Setup, maker: BatchMaker, dataset: object
+    ) -> None:
+        self._channel = channel
+        self._slot_words = control.slot_words
+        self._cell = control.cell(setup.worker)
+        self._max_batch_nbytes = setup.max_batch_nbytes
+        self._maker = maker
+        self._set_epoch = getattr(dataset, "set_epoch", None)
+        self._epoch: int | None = None
+        self._slots: dict[int, Slot] = {}
+        self._orders: deque[Order] = deque()
+        self._spec_ids: dict[int, tuple[int, BatchSpec]] = {}
+        self._spec_count = 0
+
+    def loop(self) -> None:
+        """Until the consumer retires this worker or goes."""
+        while True:
+            begun = perf_counter_ns()
+            while not self._orders:
+                self._cell.enter(WAITS)
+                if not self._receive():
+                    self._maker.close()
+                    return
+            self._make(self._orders.popleft(), perf_counter_ns() - begun)
+
+    def _receive(self) -> bool:
+        received = self._channel.receive()
+        assert received is not None  # this end blocks
+        datagram, fds = received
+        if not datagram or datagram[0] == messages.RETIRE:
+            return False
+        upcoming = iter(fds)
+        for order in messages.read_orders(datagram):
+            if order.brings_slot:
+                self._adopt(order.slot, next(upcoming))
+            self._orders.append(order)
+        return True
+
+    def _adopt(self, number: int, fd: int) -> None:
+        slot = self._slots[number] = Slot.map_to_write(fd)
+        slot.close()  # the mapping is enough
+
+    def _make(self, order: Order, order_wait_ns: int) -> None:
+        berth = _SlotBerth(self, order)
+        try:
+            if berth.taken_back():
+                raise TakenBack
+            if order.epoch != self._epoch:
+                self._turn_to_epoch(order.epoch)
+            made = self._maker.make(order.seq, order.epoch, order.step, berth)
+        except TakenBack:
+            berth.forget()
+            self._channel.send(messages.write_void(order.seq))
+        except MakeFailed as failed:
+            berth.forget()
+            self._fail(order.seq, failed.report)
+        except Exception as error:  # noqa: BLE001 - the order must be answered, whatever happened
+            berth.forget()
+            self._fail(order.seq, FailureReport.of(error, "make the batch"))
+        else:
+            self._cell.enter(SENDS, order.seq)
+            self._send(order, made, order_wait_ns, berth)
+
+    def _turn_to_epoch(self, epoch: int) -> None:
+        self._epoch = epoch
+        if self._set_epoch is not None:
+            self._set_epoch(epoch)
+
+    def _fail(self, seq: int, report: FailureReport) -> None:
+        self._channel.send(messages.write_pickled(messages.FAILURE, Failure(seq, report)))
+
+    def _send(self, order: Order, made: Made, order_wait_ns: int, berth: _SlotBerth) -> None:
+        spec_id, is_new = self._spec_id(made.spec)
+        parcel = Parcel(
+            order.seq, order.slot, spec_id, made.rows, made.fetch_ns, made.collate_ns, made.encode_ns,
+            order_wait_ns, made.nbytes, made.slowest_ns, made.slowest_index,
+        )  # fmt: skip
+        if is_new or made.stream is not None or made.spans or berth.made is not None or made.skipped:
+            skipped = [(index, report.describe()[:_REASON_LENGTH]) for index, report in made.skipped]
+            new_spec = made.spec if is_new else None
+            parcel.attachment = Attachment(new_spec, made.stream, made.spans, berth.made is not None, skipped)
+        datagram = messages.write_parcel(parcel)
+        if berth.made is None:
+            self._channel.send(datagram)
+            return
+        self._channel.send(datagram, [berth.made.fd])
+        berth.made.close()  # the consumer has it now, and here the mapping is enough
+
+    def _spec_id(self, spec: BatchSpec) -> tuple[int, bool]:
+        known = self._spec_ids.get(spec.key)
+        if known is not None and known[1] is spec:
+            return known[0], False
+        spec_id = self._spec_count % _SPEC_IDS
+        self._spec_count += 1
+        if self._spec_count > _SPEC_IDS:
+            self._spec_ids = {key: value for key, value in self._spec_ids.items() if value[0] != spec_id}
+        self._spec_ids[spec.key] = (spec_id, spec)
+        return spec_id, True
+
+
+class _SlotBerth:
+    """The slot of one order, as the maker sees it."""
+
+    __slots__ = ("_order", "_worker", "made")
+
+    def __init__(self, worker: Worker, order: Order) -> None:
+        self._worker = worker
+        self._order = order
+        self.made: Slot | None = None
+        """The slot that had to be made for this order."""
+
+    def taken_back(self) -> bool:
+        return bool(self._worker._slot_words[self._order.slot] != self._order.seq)
+
+    def forget(self) -> None:
+        """The consumer will not hear of the slot that was made for this order."""
+        if self.made is not None:
+            self._worker._slots.pop(self._order.slot, None)
+            self.made.close()
+
+    def room(self, nbytes: int, keep: int = 0) -> Slot:
+        worker, number = self._worker, self._order.slot
+        slot = worker._slots.get(number)
+        if slot is not None and slot.nbytes >= nbytes:
+            return slot
+        if nbytes > worker._max_batch_nbytes:
+            raise LayoutError(
+                f"a batch of {nbytes:,} bytes is more than max_batch_nbytes allows, {worker._max_batch_nbytes:,}: "
+                "make batch_size smaller, or raise max_batch_nbytes (it defaults to a quarter of memory_budget)"
+            )
+        larger = Slot.create(max(nbytes, min(self._order.room, worker._max_batch_nbytes)))
+        if slot is not None and keep:
+            larger.memory[:keep] = slot.memory[:keep]
+        if self.made is not None:
+            self.made.close()
+        worker._slots[number] = self.made = larger
+        return larger
+

@@ -1,0 +1,120 @@
+"""The loader's log: loguru with a core of its own, so that it and the user's sinks never see each other's lines.
+
+The only file that knows loguru, which is imported when the first log is made. Trusts its settings: `config` checked
+them.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from loguru import Logger, Message, Record
+
+_ROTATION = "10 MB"
+_BACKUPS = 2
+_TEXT = "{time:YYYY-MM-DD HH:mm:ss.SSS} {level: <7} consumer {extra[consumer]}: {message}{extra[tail]}"
+
+
+class Log:
+    """What one consumer's loader has to say, to a file and to standard output.
+
+    Args:
+        path: A prefix: consumer 3 writes ``{path}-3.log``. Where it ends in ``.log`` or ``.json`` the number comes
+            before that, and ``.json`` files hold one JSON object per line. Folders are made. None: no file.
+        stdout: Whether to write to standard output too.
+        level: The least level that is written, by loguru's names.
+        consumer: Whose log it is.
+
+    Example:
+        >>> log = Log(path=None, stdout=True, level="INFO", consumer=0)
+        >>> log.warning("worker is slow", worker=3, seconds=1.5)  # doctest: +SKIP
+        >>> log.close()
+    """
+
+    def __init__(self, path: str | None, *, stdout: bool, level: str, consumer: int) -> None:
+        self.path = None if path is None else _file_of(path, consumer)
+        self._logger = _private_logger().bind(consumer=consumer, tail="")
+        if self.path is not None:
+            # loguru makes the folder. Nothing that it does may break a training run: what fails is told on stderr.
+            self._logger.add(
+                self.path,
+                level=level,
+                format=_json_line if self.path.suffix == ".json" else _TEXT,
+                rotation=_ROTATION,
+                retention=_BACKUPS,
+                encoding="utf-8",
+                backtrace=False,
+                diagnose=False,
+            )
+        if stdout:
+            self._logger.add(_write_stdout, level=level, format=_TEXT, backtrace=False, diagnose=False)
+
+    def debug(self, message: str, **fields: object) -> None:
+        """Says something that helps to understand a run."""
+        self._say("DEBUG", message, fields)
+
+    def info(self, message: str, **fields: object) -> None:
+        """Says something that everybody may want to know."""
+        self._say("INFO", message, fields)
+
+    def warning(self, message: str, **fields: object) -> None:
+        """Says something that should not be so, though the run goes on."""
+        self._say("WARNING", message, fields)
+
+    def error(self, message: str, **fields: object) -> None:
+        """Says what ends the run, or loses data."""
+        self._say("ERROR", message, fields)
+
+    def close(self) -> None:
+        """Lets go of the file; what is said afterwards is dropped. May be called twice."""
+        self._logger.remove()
+
+    def __repr__(self) -> str:
+        return f"Log(path={str(self.path) if self.path else None!r})"
+
+    def _say(self, level: str, message: str, fields: dict[str, object]) -> None:
+        tail = "".join(f" {name}={value!r}" for name, value in fields.items())
+        # Neither the message nor the fields are arguments of loguru's own formatting: braces stay what they are.
+        self._logger.bind(tail=tail, fields=fields).log(level, message)
+
+
+def _private_logger() -> Logger:
+    """A logger that shares nothing with ``loguru.logger``: other handlers, other levels, other lock.
+
+    loguru's documented way to independent loggers is to take all handlers off the global one and to copy that, which
+    would take the user's handlers off. So the same two objects are made anew. Their classes are reached through the
+    global logger, and what else a logger consists of is taken from it, so that no signature is spelt out here.
+    """
+    from loguru import logger  # noqa: PLC0415 - only who logs pays for it
+
+    shared: Any = logger
+    private: Logger = type(shared)(type(shared._core)(), *shared._options)
+    return private
+
+
+def _file_of(prefix: str, consumer: int) -> Path:
+    path = Path(prefix)
+    suffix = path.suffix if path.suffix in {".log", ".json"} else ""
+    return path.with_name(f"{path.name.removesuffix(suffix)}-{consumer}{suffix or '.log'}")
+
+
+def _write_stdout(message: Message) -> None:
+    sys.stdout.write(message)  # looked up for every line: notebooks and test runners exchange it
+    sys.stdout.flush()
+
+
+def _json_line(record: Record) -> str:
+    extra = record["extra"]
+    line = {
+        "time": record["time"].isoformat(),
+        "level": record["level"].name,
+        "consumer": extra["consumer"],
+        "message": record["message"],
+        **extra.get("fields", {}),
+    }
+    extra["line"] = json.dumps(line, default=repr)
+    return "{extra[line]}\n"

@@ -1,0 +1,52 @@
+"""For all tests: nothing may be left behind, and one thread per process does the arithmetic."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.leak_check import TEMP_PREFIX, Residue, leaks_since
+
+# Two cores: a pool of threads in every process of a test would only wait for the others. Before torch is imported.
+os.environ.setdefault("OMP_NUM_THREADS", "1")
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _own_temp_folder() -> Iterator[None]:
+    """A temporary folder of the session's own: whatever a test leaves in it was left by us, or by a child of ours."""
+    outer = tempfile.gettempdir()
+    folder = tempfile.mkdtemp(prefix=TEMP_PREFIX)
+    before = {name: os.environ.get(name) for name in ("TMPDIR", "PYTEST_DEBUG_TEMPROOT")}
+    os.environ.setdefault("PYTEST_DEBUG_TEMPROOT", outer)  # tmp_path stays where it always is
+    os.environ["TMPDIR"] = tempfile.tempdir = folder
+    yield
+    tempfile.tempdir = None
+    for name, value in before.items():
+        os.environ.pop(name, None)
+        if value is not None:
+            os.environ[name] = value
+    shutil.rmtree(folder, ignore_errors=True)
+
+
+_last_picture: Residue | None = None
+
+
+@pytest.fixture(autouse=True)
+def _nothing_left_behind(_own_temp_folder: None) -> Iterator[None]:
+    """Fails a test that leaves a process, a thread of ours, a descriptor, shared memory or a temporary file."""
+    global _last_picture  # noqa: PLW0603 - the last test's picture saves the next one a look at all processes
+    before = _last_picture = Residue.take(_last_picture)
+    yield
+    leaks = leaks_since(before)
+    if leaks:
+        pytest.fail("the test left behind:\n  " + "\n  ".join(leaks), pytrace=False)
+
+
+@pytest.fixture(scope="session")
+def project_root() -> Path:
+    return Path(__file__).resolve().parent.parent

@@ -1,0 +1,55 @@
+"""The demo and the examples run as a user would run them, and leave no process behind."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+
+def run(*words: str, root: Path) -> subprocess.CompletedProcess[str]:
+    return subprocess.run([sys.executable, *words], cwd=root, capture_output=True, text=True, check=False, timeout=100)
+
+
+def test_the_demo_learns_and_tells_who_waited_for_whom(project_root: Path):
+    result = run("-m", "swift_loader.cli.main", "demo", "--epochs", "6", root=project_root)
+    assert result.returncode == 0, result.stderr
+    assert result.stderr == ""  # no bar where nobody looks, no warnings
+    accuracy = re.search(r"test accuracy ([\d.]+)%", result.stdout)
+    assert accuracy is not None
+    assert float(accuracy[1]) > 93
+    assert len(re.findall(r"^ +[01] +138 ", result.stdout, re.MULTILINE)) == 2
+    assert max(map(len, result.stdout.splitlines())) <= 80
+
+
+def test_the_demo_fails_when_a_rank_fails(project_root: Path, tmp_path: Path):
+    script = tmp_path / "broken_demo.py"
+    script.write_text(
+        "import sys\n"
+        "from swift_loader.cli import digits, main\n"
+        "def broken():\n"
+        "    raise RuntimeError('the digits are gone')\n"
+        "digits.load = broken  # in the ranks too: they import this file\n"
+        "if __name__ == '__main__':\n"
+        "    sys.exit(main.main(['demo']))\n"
+    )
+    result = run(str(script), root=project_root)
+    assert result.returncode == 1
+    assert "RuntimeError: the digits are gone" in result.stderr
+
+
+def test_the_quickstart_prints_shapes_and_speed(project_root: Path):
+    result = run("examples/quickstart.py", root=project_root)
+    assert result.returncode == 0, result.stderr
+    assert "image (64, 3, 64, 64) torch.uint8" in result.stdout
+    assert "samples/s" in result.stdout
+
+
+@pytest.mark.parametrize("script", ["fabric_example.py", "ddp_example.py"])
+def test_an_example_trains_two_ranks(script: str, project_root: Path):
+    result = run(f"examples/{script}", "--dry-run", root=project_root)
+    assert result.returncode == 0, result.stderr
+    assert re.search(r"epoch 1: train loss [\d.]+, test accuracy [\d.]+%", result.stdout)

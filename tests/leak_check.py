@@ -1,0 +1,182 @@
+"""What a test left behind: processes, threads, descriptors, names in shared memory, files.
+
+`Residue.take()` is a picture of now; `Residue.since(before)` tells what is there that was not. A picture costs less
+than a millisecond: processes are listed only if the kernel has made any since the last one (its last process id moved).
+Knows nothing of pytest.
+"""
+
+from __future__ import annotations
+
+import gc
+import os
+import tempfile
+import threading
+import time
+from dataclasses import dataclass
+from multiprocessing import forkserver, resource_tracker
+from pathlib import Path
+
+import psutil
+
+GRACE_S = 2.0
+TEMP_PREFIX = "swift-tests-"
+SHARED_MEMORY = Path("/dev/shm")
+
+_PERMITTED_COMMANDS = (
+    # Both serve the whole interpreter and leave with it.
+    "multiprocessing.resource_tracker",
+    "multiprocessing.forkserver",
+)
+
+_PERMITTED_FILES = (
+    "pymp-",  # multiprocessing's, removed when the interpreter ends
+    "torchinductor_",
+    "torchelastic_",
+    "pytorch-errorfile-",  # torch's, never removed
+)
+
+
+@dataclass(frozen=True)
+class Residue:
+    """All that a test may leave behind, at one moment."""
+
+    last_pid: str
+    processes: frozenset[tuple[int, float]]
+    threads: frozenset[int]
+    descriptors: frozenset[tuple[int, str]]
+    shared_names: frozenset[str]
+    temp_files: frozenset[str]
+
+    @classmethod
+    def take(cls, before: Residue | None = None) -> Residue:
+        """A picture of now; with ``before``, its processes are taken over if none was started since."""
+        last_pid = _last_pid()
+        return cls(
+            last_pid=last_pid,
+            processes=before.processes if before and before.last_pid == last_pid else _processes(),
+            threads=frozenset(t.ident or 0 for t in threading.enumerate() if t.name.startswith("swift-")),
+            descriptors=_descriptors(),
+            shared_names=frozenset(os.listdir(SHARED_MEMORY)) if SHARED_MEMORY.is_dir() else frozenset(),
+            temp_files=frozenset(os.listdir(tempfile.gettempdir())),
+        )
+
+    def since(self, before: Residue) -> list[str]:
+        """One line for each thing that is here and was not there ``before``."""
+        names = {thread.ident: thread.name for thread in threading.enumerate()}
+        own = _descriptors_of_multiprocessing()
+        return [
+            *(f"process {_described(pid)}" for pid, _ in sorted(self.processes - before.processes)),
+            *(f"thread {names.get(ident, ident)}" for ident in sorted(self.threads - before.threads)),
+            *(f"descriptor {fd} -> {to}" for fd, to in sorted(self.descriptors - before.descriptors) if fd not in own),
+            *(f"{SHARED_MEMORY}/{name}" for name in sorted(_not_others(self.shared_names - before.shared_names))),
+            *(
+                f"{tempfile.gettempdir()}/{name}"
+                for name in sorted(self.temp_files - before.temp_files)
+                if not name.startswith(_PERMITTED_FILES)
+            ),
+        ]
+
+
+def leaks_since(before: Residue, grace_s: float = GRACE_S) -> list[str]:
+    """What is left of the time after ``before`` once things that are on their way out have had ``grace_s`` to leave."""
+    after = Residue.take(before)
+    if not (leaks := after.since(before)):
+        return []
+    deadline = time.monotonic() + grace_s
+    pause = threading.Event()
+    while leaks and time.monotonic() < deadline:
+        gc.collect()  # what hangs in a cycle leaves only now
+        pause.wait(0.02)
+        after = Residue.take()
+        leaks = after.since(before)
+    return leaks
+
+
+def _last_pid() -> str:
+    return Path("/proc/loadavg").read_text().split()[-1]
+
+
+def _processes() -> frozenset[tuple[int, float]]:
+    """Our descendants, and our orphans: what lost its parent while we were not looking is still ours."""
+    me = os.getpid()
+    running = {p.pid: p for p in psutil.process_iter(["ppid", "create_time", "status", "cmdline"])}
+    parents = {pid: process.info["ppid"] for pid, process in running.items()}
+    return frozenset(
+        (pid, process.info["create_time"])
+        for pid, process in running.items()
+        if pid != me and _counts(process) and (_descends(pid, me, parents) or _is_orphan_of_ours(process))
+    )
+
+
+def _counts(process: psutil.Process) -> bool:
+    if process.info["status"] == psutil.STATUS_ZOMBIE:
+        return bool(process.info["ppid"] == os.getpid())  # of the dead, only those that we ourselves should have reaped
+    command = " ".join(process.info["cmdline"] or ())
+    return not any(permitted in command for permitted in _PERMITTED_COMMANDS)
+
+
+def _descends(pid: int, ancestor: int, parents: dict[int, int]) -> bool:
+    while pid in parents and pid not in (0, ancestor):
+        pid = parents[pid]
+    return pid == ancestor
+
+
+def _is_orphan_of_ours(process: psutil.Process) -> bool:
+    """Whether a process carries our environment: a fork has the one we were started with, a command our TMPDIR."""
+    try:
+        environment = Path(f"/proc/{process.pid}/environ").read_bytes()
+    except OSError:
+        return False  # gone, or somebody else's
+    mark = f"TMPDIR={tempfile.gettempdir()}\0".encode()
+    return environment == Path("/proc/self/environ").read_bytes() or (
+        TEMP_PREFIX.encode() in mark and mark in environment
+    )
+
+
+def _not_others(names: frozenset[str]) -> set[str]:
+    """The names in shared memory that nobody else on this machine has mapped."""
+    inodes = {}
+    for name in names:
+        try:
+            inodes[name] = str((SHARED_MEMORY / name).stat().st_ino)
+        except FileNotFoundError:
+            continue
+    taken: set[str] = set()
+    for pid in psutil.pids() if inodes else []:
+        taken |= _mapped_shared_inodes(pid) if pid != os.getpid() else set()
+    return {name for name, inode in inodes.items() if inode not in taken}
+
+
+def _mapped_shared_inodes(pid: int) -> set[str]:
+    try:
+        maps = Path(f"/proc/{pid}/maps").read_text()
+    except OSError:
+        return set()  # gone, or not for us to see
+    # By inode, since a semaphore is mapped under the name that it had while it was made.
+    return {line.split()[4] for line in maps.splitlines() if f"{SHARED_MEMORY}/" in line}
+
+
+def _described(pid: int) -> str:
+    try:
+        process = psutil.Process(pid)
+        status = process.status()
+        return f"{pid} ({status}): {process.name() if status == 'zombie' else ' '.join(process.cmdline())}"
+    except psutil.NoSuchProcess:
+        return f"{pid} (just gone)"
+
+
+def _descriptors() -> frozenset[tuple[int, str]]:
+    found = set()
+    for fd in os.listdir("/proc/self/fd"):
+        try:
+            found.add((int(fd), os.readlink(f"/proc/self/fd/{fd}")))
+        except FileNotFoundError:
+            continue  # the one that listed the folder
+    return frozenset(found)
+
+
+def _descriptors_of_multiprocessing() -> set[int | None]:
+    return {
+        resource_tracker._resource_tracker._fd,
+        forkserver._forkserver._forkserver_alive_fd,
+    }

@@ -1,0 +1,150 @@
+"""The recorder adds up what it is told, writes it as JSON lines, and stays small."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+
+import pytest
+
+from swift_loader.telemetry import BatchRecord, Log, Recorder
+
+MS = 1_000_000
+
+
+def a_record(step: int = 0, **changes: int) -> BatchRecord:
+    record = BatchRecord(
+        epoch=0,
+        step=step,
+        worker=step % 2,
+        rows=32,
+        nbytes=1000,
+        fetch_ns=4 * MS,
+        collate_ns=1 * MS,
+        encode_ns=0,
+        order_wait_ns=2 * MS,
+        merge_ns=3 * MS,
+        land_ns=1 * MS,
+        wait_ns=5 * MS,
+        busy_ns=15 * MS,
+        slowest_ns=2 * MS,
+        slowest_index=7,
+    )
+    return record._replace(**changes)
+
+
+def lines_of(path: Path) -> list[dict[str, object]]:
+    return [json.loads(line) for line in path.read_text().splitlines()]
+
+
+def test_statistics_count_since_the_start():
+    recorder = Recorder(0, None, None)
+    for epoch in range(2):
+        for step in range(10):
+            recorder.batch(a_record(step, epoch=epoch))
+        recorder.epoch(epoch)
+    statistics = recorder.statistics()
+    assert statistics["epoch"] == 1
+    assert statistics["batches"] == 20
+    assert statistics["samples"] == 640
+    assert statistics["bytes"] == 20_000
+    assert statistics["wait_s"] == pytest.approx(0.1)
+    assert statistics["busy_s"] == pytest.approx(0.3)
+    assert all(isinstance(value, float) for value in statistics.values())
+
+
+def test_statistics_see_records_that_were_not_flushed_yet_and_none_at_all():
+    recorder = Recorder(0, None, None)
+    assert recorder.statistics()["batches"] == 0
+    recorder.batch(a_record())
+    assert recorder.statistics()["batches"] == 1
+
+
+def test_a_file_holds_a_line_per_batch_and_a_line_per_epoch(tmp_path: Path):
+    path = tmp_path / "a folder" / "benchmark.jsonl"
+    recorder = Recorder(3, str(path), None)
+    for epoch in range(2):
+        for step in range(3):
+            recorder.batch(a_record(step, epoch=epoch))
+        recorder.epoch(epoch)
+    recorder.close()
+    lines = lines_of(path)
+    assert [line["kind"] for line in lines] == ["batch"] * 3 + ["epoch"] + ["batch"] * 3 + ["epoch"]
+    assert lines[5] == {"kind": "batch", "consumer": 3, **a_record(1, epoch=1)._asdict()}
+
+
+def test_the_summary_speaks_the_documents_words(tmp_path: Path):
+    path = tmp_path / "benchmark.jsonl"
+    recorder = Recorder(0, str(path), None)
+    for step in range(10):
+        recorder.batch(a_record(step))
+    recorder.batch(a_record(10, fetch_ns=44 * MS, slowest_ns=40 * MS, slowest_index=99, land_ns=0))
+    recorder.epoch(0)
+    recorder.close()
+    summary = lines_of(path)[-1]
+    assert summary["epoch"] == 0
+    assert summary["batches"] == 11
+    assert summary["collect batch data"] == {"total_s": 0.084, "mean_ms": 7.636364, "max_ms": 44.0}
+    for task in ("collate batch data", "serialize batch data", "transfer to device", "consumer waits for data"):
+        assert set(summary[task]) == {"total_s", "mean_ms", "max_ms"}
+    assert summary["slowest sample"] == {"index": 99, "ms": 40.0}
+    assert summary["consumption"] == pytest.approx(11 / 0.22)
+    assert summary["injection"] == pytest.approx(11 * 2 / 0.095, rel=1e-3)  # two workers, 95 ms of work
+
+
+def test_each_epoch_is_summed_for_itself(tmp_path: Path):
+    path = tmp_path / "benchmark.jsonl"
+    recorder = Recorder(0, str(path), None)
+    for epoch, steps in enumerate((4, 2, 0)):
+        for step in range(steps):
+            recorder.batch(a_record(step, epoch=epoch))
+        recorder.epoch(epoch)
+    recorder.close()
+    assert [line["batches"] for line in lines_of(path) if line["kind"] == "epoch"] == [4, 2, 0]
+
+
+def test_without_a_file_the_log_gets_the_summary_and_only_that(tmp_path: Path):
+    log = Log(str(tmp_path / "run"), stdout=False, level="DEBUG", consumer=0)
+    recorder = Recorder(0, None, log)
+    recorder.batch(a_record())
+    recorder.epoch(0)
+    recorder.close()
+    log.close()
+    (line,) = (tmp_path / "run-0.log").read_text().splitlines()
+    assert json.loads(line[line.index("{") :])["collect batch data"]["total_s"] == 0.004
+
+
+def test_memory_does_not_grow_with_the_run():
+    recorder = Recorder(0, None, None)
+    record = a_record()
+    for _ in range(10_000):
+        recorder.batch(record)
+        assert sys.getsizeof(recorder._pending) < 10_000
+    assert recorder.statistics()["batches"] == 10_000
+
+
+def test_a_closed_recorder_is_harmless(tmp_path: Path):
+    recorder = Recorder(0, str(tmp_path / "benchmark.jsonl"), None)
+    recorder.batch(a_record())
+    recorder.close()
+    recorder.close()
+    recorder.batch(a_record())
+    recorder.epoch(0)
+    assert recorder.statistics()["batches"] == 2
+    assert len(lines_of(tmp_path / "benchmark.jsonl")) == 1
+
+
+def test_a_second_run_appends(tmp_path: Path):
+    path = tmp_path / "benchmark.jsonl"
+    for _ in range(2):
+        recorder = Recorder(0, str(path), None)
+        recorder.batch(a_record())
+        recorder.close()
+    assert len(lines_of(path)) == 2
+
+
+def test_the_repr_tells_where_it_goes(tmp_path: Path):
+    recorder = Recorder(1, None, None)
+    recorder.batch(a_record())
+    assert repr(recorder) == "Recorder(consumer=1, batches=1, to='nowhere')"
