@@ -42,13 +42,12 @@ def installed(name: str) -> str:
 
 
 def commit() -> str:
-    """The commit that was measured; a `+` when tracked files differ from it."""
+    """The commit that was measured; a `+` when what was measured differs from it."""
     head = git("rev-parse", "--short=12", "HEAD")
     if not head:
         return "unknown"
-    return head + (
-        "+" if git("status", "--porcelain", "--untracked-files=no", "--", "swift_loader", "benchmarks") else ""
-    )
+    changed = git("status", "--porcelain", "--", "swift_loader", "benchmarks", ":!benchmarks/results")
+    return head + ("+" if changed else "")
 
 
 def git(*arguments: str) -> str:

@@ -1,7 +1,8 @@
 """The loaders under test, built as a user would: defaults, but for what must be equal on both sides.
 
-Each function imports its loader at once and returns a function that builds dataset and loader, so that imports are
-outside the clock and everything else is inside. Both are given the dataset's class and its arguments.
+Torch is imported at the top, as in any training script. Each function imports its loader at once and returns a function
+that builds dataset and loader, so that imports are outside the clock and everything else is inside. All are given the
+dataset's class and its arguments.
 """
 
 from __future__ import annotations
@@ -9,6 +10,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
+
+import torch
+from torch.utils.data import DataLoader
 
 
 @dataclass(frozen=True)
@@ -52,8 +56,6 @@ def build_swift(work: Work) -> Callable[[], Any]:
 
 def build_torch(work: Work, *, start_method: str = "fork", persistent: bool = False) -> Callable[[], Any]:
     """Torch's DataLoader with that many workers."""
-    import torch
-    from torch.utils.data import DataLoader
 
     def build() -> Any:
         return DataLoader(
@@ -72,8 +74,6 @@ def build_torch(work: Work, *, start_method: str = "fork", persistent: bool = Fa
 
 def build_in_process(work: Work) -> Callable[[], Any]:
     """Torch's DataLoader without workers: what iterating in the training process itself costs."""
-    import torch
-    from torch.utils.data import DataLoader
 
     def build() -> Any:
         return DataLoader(

@@ -302,7 +302,9 @@ def _plan(plan: Any) -> Plan | None:
         return None
     missing = [name for name in ("step_count", "indices", "fingerprint") if not callable(getattr(plan, name, None))]
     if missing:
-        raise ConfigError(f"plan= needs the methods step_count, indices and fingerprint; {_described(plan)} lacks {missing}")
+        raise ConfigError(
+            f"plan= needs the methods step_count, indices and fingerprint; {_described(plan)} lacks {missing}"
+        )
     return plan  # type: ignore[no-any-return] # its methods were just looked for
 
 

@@ -1,12 +1,6 @@
-"""SwiftLoader: the front door, and the data path as the consumer's thread sees it.
+"""SwiftLoader: the front door.
 
-    A-F   tickets, orders, workers, parcels                  pool/
-    G     parcels are merged in step order                   pool/merge.py
-    H     the parcel lands: views of its slot become tensors  `_land` -> device/
-    I     the batch is handed out, the wait is noted          `Epoch.__next__`
-    J     the batch is dropped, its slot goes home            pool/lease.py
-
-Constructing checks and stores; only `start` makes processes.
+Constructing checks and stores; only `start` makes processes. What then runs is told in `runtime`.
 """
 
 from __future__ import annotations
@@ -16,25 +10,18 @@ import os
 import secrets
 import warnings
 from collections.abc import Callable, Iterator
-from pathlib import Path
-from time import perf_counter_ns
 from typing import TYPE_CHECKING, Any, Self, Unpack
 
 from swift_loader import ranks
 from swift_loader.config import LoaderConfig, Settings
-from swift_loader.device.stage import Cargo, Stage
-from swift_loader.engines.local import LocalEngine
-from swift_loader.errors import ConfigError, LoaderClosed, SwiftLoaderError
-from swift_loader.plan.plan import EpochPlan, Plan
-from swift_loader.pool.dispatch import Failed, Full
-from swift_loader.pool.inline import InlinePool
-from swift_loader.pool.memory import default_budget
-from swift_loader.pool.pool import Pool
+from swift_loader.errors import ConfigError, LoaderClosed
 from swift_loader.pool.recipe import Recipe, checked_length
-from swift_loader.telemetry import BatchRecord, Log, Recorder
+from swift_loader.runtime import Epoch, Runtime
 
 if TYPE_CHECKING:
     import torch
+
+    from swift_loader.device.stage import Stage
 
 _ordinals = itertools.count()
 
@@ -71,7 +58,7 @@ class SwiftLoader:
         shuffle: bool = True,  # noqa: FBT001, FBT002 - the document's signature
         **settings: Unpack[Settings],
     ) -> None:
-        self._runtime: _Runtime | None = None
+        self._runtime: Runtime | None = None
         self._closed = False
         self._config = LoaderConfig.parse(batch_size, nb_consumer, worker_per_consumer, shuffle, settings)
         _check_dataset_class(dataset_class)
@@ -136,7 +123,7 @@ class SwiftLoader:
             seed=self._agreed_seed(),
             consumer=consumer,
         )
-        runtime = _Runtime(recipe, _stage(config, device, to_device))
+        runtime = Runtime(recipe, _stage(config, device, to_device))
         self._runtime = runtime
         try:
             runtime.open(self._ordinal)
@@ -146,7 +133,7 @@ class SwiftLoader:
 
     def __iter__(self) -> Iterator[Any]:
         """An epoch, which begins when its first batch is asked for."""
-        return Epoch(self)
+        return Epoch(self._started)
 
     def __len__(self) -> int:
         """How many batches this consumer takes per epoch.
@@ -205,13 +192,17 @@ class SwiftLoader:
         if runtime is None or self._closed or os.getpid() != runtime.pid:
             return
         runtime.abandon()
-        warnings.warn(f"{self!r} was not closed: use `with`, or call close()", ResourceWarning, source=self, stacklevel=2)
+        warnings.warn(
+            f"{self!r} was not closed: use `with`, or call close()", ResourceWarning, source=self, stacklevel=2
+        )
 
     def __repr__(self) -> str:
         name = getattr(self._dataset_class, "__name__", repr(self._dataset_class))
         state = "closed" if self._closed else "new" if self._runtime is None else repr(self._runtime)
         config = self._config
-        return f"<SwiftLoader {name} {config.consumer_count}x{config.worker_count} batch_size={config.batch_size} {state}>"
+        return (
+            f"<SwiftLoader {name} {config.consumer_count}x{config.worker_count} batch_size={config.batch_size} {state}>"
+        )
 
     def __getstate__(self) -> dict[str, Any]:
         if self._runtime is not None:
@@ -229,7 +220,7 @@ class SwiftLoader:
         if self._closed:
             raise LoaderClosed("this loader was closed; make another one")
 
-    def _started(self) -> _Runtime:
+    def _started(self) -> Runtime:
         """The running loader; started by itself where there is no doubt which consumer this is."""
         self._refuse_closed()
         if self._runtime is not None:
@@ -248,175 +239,6 @@ class SwiftLoader:
         self.start(consumer, _current_device())
         assert self._runtime is not None
         return self._runtime
-
-
-class _Runtime:
-    """A loader that was started: its pool, its stage, and where it is in the stream."""
-
-    def __init__(self, recipe: Recipe, stage: Stage) -> None:
-        config = recipe.config
-        self.pid = os.getpid()
-        self.consumer = recipe.consumer
-        self.plan: Plan | None = None
-        self.epoch = 0
-        """The epoch that is iterated, or was last."""
-        self.current: Epoch | None = None
-        self._next_epoch = 0
-        self._stream = (0, 0)
-        self._taken: tuple[int, int, int] | None = None
-        self._recipe = recipe
-        self._stage = stage
-        log = config.log
-        self._log = None if log is None else Log(log.path, stdout=log.stdout, level=log.level, consumer=recipe.consumer)
-        path = _benchmark_path(config.benchmark_file, recipe)
-        self._recorder = Recorder(recipe.consumer, path, self._log) if config.benchmark else None
-        budget = config.memory_budget or default_budget(config.consumer_count)
-        self._pool: Pool | InlinePool
-        if config.worker_count == 0:
-            self._pool = InlinePool(recipe)
-        else:
-            self._pool = Pool(recipe, LocalEngine(recipe, config.start_method), budget)
-
-    def open(self, ordinal: int) -> None:
-        self.plan = self._pool.open()
-        config = self._recipe.config
-        if isinstance(self._pool, Pool):
-            ranks.Agreement(self.consumer, ordinal, self._pool.broke).check(self.plan.fingerprint(), config.consumer_count)
-        self._tell_unequal_steps(self.plan)
-        if self._log is not None:
-            self._log.info("started", workers=config.worker_count, steps=self.plan.step_count(0, self.consumer))
-
-    def begin(self, epoch: Epoch) -> int:
-        """An iteration takes its first batch; gives back how many there are."""
-        assert self.plan is not None
-        self.current = epoch
-        self.epoch = self._next_epoch
-        self._next_epoch += 1
-        if self._stream != (self.epoch, 0):
-            self._pool.restart(self.epoch, 0)
-            self._stream = (self.epoch, 0)
-        return self.plan.step_count(self.epoch, self.consumer)
-
-    def next_batch(self, step_count: int, busy_ns: int) -> Any:
-        """Takes a delivery, lands it and notes what it cost."""
-        asked = perf_counter_ns()
-        delivery = self._pool.take()
-        epoch, step = self._stream
-        self._stream = (epoch, step + 1) if step + 1 < step_count else (epoch + 1, 0)
-        if isinstance(delivery, Failed):
-            raise self._pool.error_of(delivery)
-        came = perf_counter_ns()
-        batch = self._land(delivery)
-        ticket, parcel = delivery.ticket, delivery.parcel
-        self._taken = (ticket.epoch, ticket.step, parcel.rows)
-        if self._recorder is not None:
-            self._recorder.batch(
-                BatchRecord(
-                    ticket.epoch, ticket.step, delivery.line.number, parcel.rows, parcel.nbytes, parcel.fetch_ns,
-                    parcel.collate_ns, parcel.encode_ns, parcel.order_wait_ns, came - delivery.came_ns,
-                    perf_counter_ns() - came, came - asked, busy_ns, parcel.slowest_ns, parcel.slowest_index,
-                )  # fmt: skip
-            )
-        return batch
-
-    def end(self) -> None:
-        """An iteration has taken its last batch."""
-        if self._recorder is not None:
-            self._recorder.epoch(self.epoch)
-
-    def set_epoch(self, epoch: int) -> None:
-        if epoch not in (self.epoch, self._next_epoch):
-            self._next_epoch = epoch
-
-    def last_batch_mask(self) -> torch.Tensor:
-        import torch  # noqa: PLC0415 - importing the package must not import torch
-
-        if self._taken is None:
-            raise ConfigError("last_batch_mask tells about the batch handed out last, and none was")
-        epoch, step, rows = self._taken
-        plan = self.plan
-        mask = plan.mask(epoch, self.consumer, step) if isinstance(plan, EpochPlan) else None
-        return torch.ones(rows, dtype=torch.bool) if mask is None else torch.tensor(mask)
-
-    def statistics(self) -> dict[str, float]:
-        recorded = {} if self._recorder is None else self._recorder.statistics()
-        return {**recorded, **self._pool.statistics(), "epoch": self.epoch}
-
-    def abandon(self) -> None:
-        self._pool.abandon()
-
-    def close(self) -> None:
-        self._pool.close()
-        self._stage.close()
-        if self._recorder is not None:
-            self._recorder.close()
-        if self._log is not None:
-            self._log.close()
-
-    def __repr__(self) -> str:
-        return f"consumer {self.consumer}, epoch {self._stream[0]}, step {self._stream[1]}"
-
-    def _land(self, delivery: Full) -> Any:
-        parcel = delivery.parcel
-        hold = self._pool.hold(parcel)
-        attached = parcel.attachment
-        assert parcel.spec is not None
-        stream, spans = (None, []) if attached is None else (attached.stream, attached.spans)
-        cargo = Cargo(parcel.spec, parcel.rows, hold.memory, hold.views, stream, spans, hold.array)
-        try:
-            return self._stage.land(cargo)
-        finally:
-            hold.landed()
-
-    def _tell_unequal_steps(self, plan: Plan) -> None:
-        count = self._recipe.config.consumer_count
-        steps = [plan.step_count(0, consumer) for consumer in range(count)] if count <= _MANY_RANKS else []
-        if len(set(steps)) > 1:
-            warnings.warn(
-                f"consumers take {steps} batches per epoch: a rank with fewer leaves the others waiting in a collective. "
-                "Set even='pad' and look at loader.last_batch_mask, or wrap the loop in torch's Join",
-                stacklevel=4,
-            )
-
-
-#: Of more ranks than this it is not looked at each whether they take as many steps.
-_MANY_RANKS = 4096
-
-
-class Epoch:
-    """One iteration over one epoch."""
-
-    def __init__(self, loader: SwiftLoader) -> None:
-        self._loader = loader
-        self._runtime: _Runtime | None = None
-        self._left = -1
-        self._step_count = 0
-        self._handed_ns = 0
-
-    def __iter__(self) -> Self:
-        return self
-
-    def __next__(self) -> Any:
-        runtime = self._runtime
-        if runtime is None:
-            runtime = self._runtime = self._loader._started()
-            self._left = self._step_count = runtime.begin(self)
-            self._handed_ns = perf_counter_ns()
-        if self._left == 0:
-            raise StopIteration
-        if runtime.current is not self:
-            raise SwiftLoaderError("this iteration was left when another one began: only the newest goes on")
-        self._loader._refuse_closed()
-        self._left -= 1
-        try:
-            return runtime.next_batch(self._step_count, perf_counter_ns() - self._handed_ns)
-        finally:
-            self._handed_ns = perf_counter_ns()
-            if self._left == 0:
-                runtime.end()
-
-    def __len__(self) -> int:
-        return len(self._loader)
 
 
 def _stage(config: LoaderConfig, device: Any, to_device: Callable[[Any, Any], Any] | None) -> Stage:
@@ -471,11 +293,3 @@ def _checked_index(index: Any, count: int) -> int:
     if not 0 <= index < count:
         raise ConfigError(f"consumer_index must be from 0 to {count - 1} with nb_consumer={count}, not {index}")
     return index
-
-
-def _benchmark_path(path: str | None, recipe: Recipe) -> str | None:
-    """One file for each consumer."""
-    if path is None or recipe.config.consumer_count == 1:
-        return path
-    whole = Path(path)
-    return str(whole.with_name(f"{whole.stem}-{recipe.consumer}{whole.suffix}"))

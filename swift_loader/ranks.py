@@ -38,7 +38,11 @@ def agreed_seed(drawn: int, consumer_count: int, ordinal: int) -> int:
     """
     distributed = world()
     if distributed is None or distributed.get_world_size() != consumer_count:
-        size = "no process group is initialised" if distributed is None else f"the world has {distributed.get_world_size()}"
+        size = (
+            "no process group is initialised"
+            if distributed is None
+            else f"the world has {distributed.get_world_size()}"
+        )
         raise ConfigError(
             f"{consumer_count} consumers must shuffle alike, and {size}, so they cannot agree on a seed: give seed=, the "
             "same on every rank"

@@ -8,13 +8,15 @@ knows nothing of slots beyond an array of bytes, nor of workers.
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
+from functools import partial
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
 from swift_loader.batch.layout import BatchSpec, Column, lay_out
-from swift_loader.batch.tree import Branch, Mismatch, Node, describe
+from swift_loader.batch.rowcode import Ways, row_functions
+from swift_loader.batch.tree import Mismatch, describe
 
 if TYPE_CHECKING:
     import numpy.typing as npt
@@ -72,36 +74,28 @@ class RowWriter:
         self._plain_spec = self._spec = spec
         self._ragged = ragged
         self._views = column_views(spec, memory)
-        self._leaves_of = _leaf_reader(spec.structure)
         self._paths = [end.path for end in spec.structure.ends()]
         self._objects: list[list[Any]] = [[] for _ in spec.columns]
         self._plain_writes = [self._write_for(position) for position in range(len(spec.columns))]
         self._writes = list(self._plain_writes)
+        fits = [partial(_fixes, column, path) for column, path in zip(spec.columns, self._paths, strict=True)]
+        ways = Ways(self._write_slowly, self._plain_writes, fits)
+        self._write_plainly, self.fits = row_functions(spec.structure, self._views, ways)
+        """``fits``: whether a sample, as the first of a batch, fixes this very layout."""
+        self.write = self._write_plainly
+        """Writes one sample to a row; rows come in order. Raises `Misfit` where it does not fit the batch's first.
 
-    def fits(self, sample: Any) -> bool:
-        """Whether ``sample``, as the first of a batch, fixes this very layout."""
-        try:
-            leaves = list(self._leaves_of(sample))
-        except Mismatch:
-            return False
-        return all(map(_fixes, leaves, self._plain_spec.columns, self._paths))
+        To be looked up for each sample: a sample may change how those after it are written.
+        """
 
     def begin(self) -> None:
         """Forgets the batch before."""
         if self._spec is not self._plain_spec:
             self._spec = self._plain_spec
             self._writes = list(self._plain_writes)
-        if self._objects:
-            for values in self._objects:
-                values.clear()
-
-    def write(self, row: int, sample: Any) -> None:
-        """Writes one sample; rows come in order. Raises `Misfit` where it does not fit the batch's first one."""
-        try:
-            for write, leaf in zip(self._writes, self._leaves_of(sample), strict=True):
-                write(row, leaf)
-        except Mismatch as error:
-            raise Misfit(error.path, row, error.found, error.expected) from None
+            self.write = self._write_plainly
+        for values in self._objects:
+            values.clear()
 
     def rows(self, count: int) -> Any:
         """The first ``count`` rows as arrays in the sample's structure, for a dataset that writes them itself."""
@@ -111,6 +105,13 @@ class RowWriter:
         """The layout as this batch left it, and its columns of objects."""
         columns = zip(self._spec.columns, self._objects, strict=True)
         return self._spec, [values for column, values in columns if column.kind == "objects"]
+
+    def _write_slowly(self, row: int, sample: Any) -> None:
+        try:
+            for write, leaf in zip(self._writes, self._plain_spec.structure.leaves(sample), strict=True):
+                write(row, leaf)
+        except Mismatch as error:
+            raise Misfit(error.path, row, error.found, error.expected) from None
 
     def _write_for(self, position: int) -> Write:
         column, view, path = self._plain_spec.columns[position], self._views[position], self._paths[position]
@@ -166,6 +167,7 @@ class RowWriter:
         floats[:row] = view[:row].copy()
         self._spec = self._spec.with_column(position, Column("array", "float64", row_nbytes=8))
         self._writes[position] = self._number_write(position, floats)
+        self.write = self._write_slowly
 
     def _turn_ragged(self, position: int, row: int) -> None:
         view, column = self._views[position], self._spec.columns[position]
@@ -183,20 +185,7 @@ class RowWriter:
             values.append(np.array(_as_array(leaf), dtype=column.dtype))
 
         self._writes[position] = write
-
-
-def _leaf_reader(structure: Node) -> Callable[[Any], Iterable[Any]]:
-    """How to take the leaves out of a sample: without a generator where the structure is flat, as most are."""
-    if not isinstance(structure, Branch) or any(isinstance(child, Branch) for child in structure.children):
-        return structure.leaves
-    if structure.type is not tuple:
-        return structure.parts
-    count = len(structure.keys)
-
-    def read(sample: Any) -> Iterable[Any]:
-        return sample if type(sample) is tuple and len(sample) == count else structure.parts(sample)
-
-    return read
+        self.write = self._write_slowly
 
 
 def _object_write(append: Callable[[Any], None], path: str) -> Write:
@@ -209,16 +198,18 @@ def _object_write(append: Callable[[Any], None], path: str) -> Write:
     return write
 
 
-def _fixes(leaf: Any, column: Column, path: str) -> bool:
-    if type(leaf) is np.ndarray:
-        return leaf.shape == column.shape and leaf.dtype.name == column.dtype and not column.viewed_as
+def _fixes(column: Column, path: str, leaf: Any) -> bool:
     try:
         return _column_of(leaf, path) == column
     except Unbatchable:
         return False
 
 
-_INT, _FLOAT, _OBJECTS = Column("array", "int64", row_nbytes=8), Column("array", "float64", row_nbytes=8), Column("objects")
+_INT, _FLOAT, _OBJECTS = (
+    Column("array", "int64", row_nbytes=8),
+    Column("array", "float64", row_nbytes=8),
+    Column("objects"),
+)
 
 
 def _column_of(leaf: Any, path: str) -> Column:

@@ -44,21 +44,18 @@ class BatchSpec:
     capacity: int
     offsets: tuple[int, ...]
     nbytes: int
+    object_count: int
+    """How many columns are lists of objects."""
 
     @property
     def key(self) -> int:
         """Stands for this very object in the caches of one process, where comparing whole specs would cost too much."""
         return id(self)
 
-    @property
-    def object_count(self) -> int:
-        """How many columns are lists of objects."""
-        return sum(column.kind == "objects" for column in self.columns)
-
     def with_column(self, position: int, column: Column) -> BatchSpec:
         """The same places with one column read otherwise, for a batch whose later samples asked for it."""
         columns = (*self.columns[:position], column, *self.columns[position + 1 :])
-        return replace(self, columns=columns)
+        return replace(self, columns=columns, object_count=_count_objects(columns))
 
 
 def lay_out(structure: Node, columns: tuple[Column, ...], capacity: int) -> BatchSpec:
@@ -67,7 +64,11 @@ def lay_out(structure: Node, columns: tuple[Column, ...], capacity: int) -> Batc
     for column in columns:
         offsets.append(end)
         end = aligned(end + column.row_nbytes * capacity)
-    return BatchSpec("columns", structure, columns, capacity, tuple(offsets), end)
+    return BatchSpec("columns", structure, columns, capacity, tuple(offsets), end, _count_objects(columns))
+
+
+def _count_objects(columns: tuple[Column, ...]) -> int:
+    return sum(column.kind == "objects" for column in columns)
 
 
 def aligned(nbytes: int) -> int:
@@ -76,7 +77,7 @@ def aligned(nbytes: int) -> int:
 
 
 #: A batch that is one object of the user's collate_fn.
-OBJECT = BatchSpec("object", Leaf("batch"), (Column("objects"),), 1, (0,), 0)
+OBJECT = BatchSpec("object", Leaf("batch"), (Column("objects"),), 1, (0,), 0, 1)
 
 #: A batch that is the bytes of the user's batch_encoder.
-ENCODED = BatchSpec("encoded", Leaf("batch"), (), 1, (), 0)
+ENCODED = BatchSpec("encoded", Leaf("batch"), (), 1, (), 0, 0)

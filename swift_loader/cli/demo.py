@@ -68,12 +68,14 @@ def _rank(rank: int, plan: Plan, port: int) -> None:
     dist.init_process_group("nccl" if on_gpu else "gloo", store=store, rank=rank, world_size=plan.ranks)
     try:
         _train_and_report(rank, plan, device)
+        # A thread of gloo's may still hold the last tensor. Freeing it needs the interpreter, and once that has begun to
+        # end, torch aborts the process. In a barrier the main thread lets go of the interpreter, and the thread gets it.
+        dist.barrier()
     finally:
         dist.destroy_process_group()
 
 
 def _train_and_report(rank: int, plan: Plan, device: torch.device) -> None:
-    began = time.perf_counter()
     training, held_out = digits.load()
     shared: dict[str, Any] = {
         "dataset_class": digits.Digits,
@@ -92,7 +94,9 @@ def _train_and_report(rank: int, plan: Plan, device: torch.device) -> None:
     model = nn.parallel.DistributedDataParallel(_network().to(device))
     with train_loader, test_loader:
         train_loader.start(rank, device)
+        began = time.perf_counter()
         _train(model, train_loader, plan.epochs, is_quiet=rank != 0)
+        took_s = time.perf_counter() - began
         counted = verdict.Consumer.of(train_loader.statistics())
         test_loader.start(rank, device)
         accuracy = _accuracy(model.module, test_loader, device)
@@ -100,7 +104,7 @@ def _train_and_report(rank: int, plan: Plan, device: torch.device) -> None:
     dist.all_gather_object(everybody, counted)
     if rank == 0:
         consumers = [verdict.Consumer(*counts) for counts in everybody]
-        print(f"\ntest accuracy {accuracy:.1%} after {plan.epochs} epochs, {time.perf_counter() - began:.1f} s\n")
+        print(f"\ntest accuracy {accuracy:.1%} after {plan.epochs} epochs in {took_s:.1f} s\n")
         print(f"{verdict.table(consumers)}\n\n{textwrap.fill(verdict.sentence(consumers), 80)}", flush=True)
 
 

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import argparse
 import importlib
-import importlib.metadata
 import sys
 from collections.abc import Sequence
 from typing import NamedTuple
+
+import swift_loader
 
 
 class Command(NamedTuple):
@@ -30,7 +31,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     words = sys.argv[1:] if arguments is None else list(arguments)
     called = next((word for word in words if not word.startswith("-")), None)
     parser = argparse.ArgumentParser(prog="swift-loader", description="A data loader for multi-GPU training.")
-    parser.add_argument("--version", action="version", version=importlib.metadata.version("swift-loader"))
+    parser.add_argument("--version", action="version", version=swift_loader.__version__)
     commands = parser.add_subparsers(dest="command", metavar="command", required=True)
     for name, command in COMMANDS.items():
         own = commands.add_parser(name, help=command.summary, description=command.summary)

@@ -137,4 +137,3 @@ def _fields(value: Any) -> Iterator[tuple[str, Any]]:
     for field in dataclasses.fields(value):
         if field.init:
             yield field.name, getattr(value, field.name)
-

@@ -121,7 +121,9 @@ class LocalEngine:
         with self._lock:
             if self._server is None or not self._server.alive():
                 if self._start_method == "fork":
-                    raise WorkerStartFailed("the process that workers are forked from has died; it cannot be made again")
+                    raise WorkerStartFailed(
+                        "the process that workers are forked from has died; it cannot be made again"
+                    )
                 self._start_server()
             assert self._server is not None
             pid, fds = self._server.ask(zygote.FORK, name, [theirs.fileno(), alive])
@@ -210,7 +212,9 @@ class _Server:
         answer = messages.read_pickled(datagram)
         if datagram[0] == zygote.FAILED:
             report: FailureReport = answer
-            raise WorkerStartFailed(f"could not {report.stage}: {report.type_name}: {report.text}") from report.exception()
+            raise WorkerStartFailed(
+                f"could not {report.stage}: {report.type_name}: {report.text}"
+            ) from report.exception()
         return answer, answer_fds
 
     def close(self) -> None:
@@ -326,4 +330,3 @@ def _is_readable(fd: int, timeout_s: float) -> bool:
     poll = select.poll()
     poll.register(fd, select.POLLIN)
     return bool(poll.poll(timeout_s * 1000))
-

@@ -125,4 +125,3 @@ def _flush() -> None:
 def spawned(channel_fd: int, lifeline_fd: int, name: str) -> None:
     """The main function of a worker that was spawned."""
     worker.run(channel_fd, lifeline_fd, name, None)
-

@@ -14,7 +14,7 @@ import os
 #: More slots than a consumer could ever need; their words are 32 KB.
 MAX_SLOTS = 4096
 _CELL_WORDS = 8
-_SEQ, _ROW, _INDEX, _STAGE, _TICKS = range(5)
+SEQ, ROW, INDEX, STAGE = range(4)
 
 #: Stages of a worker, as its cell tells them.
 STAGES = ("waits", "builds the dataset", "fetches", "collates", "encodes", "sends")
@@ -28,7 +28,7 @@ class Control:
         self.fd = fd
         self._mapping = mmap.mmap(fd, _nbytes(worker_count))
         words = memoryview(self._mapping).cast("Q")
-        self.slot_words = words[: MAX_SLOTS]
+        self.slot_words = words[:MAX_SLOTS]
         self._cells = words[MAX_SLOTS:].cast("B").cast("q")
 
     @classmethod
@@ -37,6 +37,10 @@ class Control:
         fd = os.memfd_create("swift-control", os.MFD_CLOEXEC)
         os.ftruncate(fd, _nbytes(worker_count))
         return cls(fd, worker_count)
+
+    def word(self, slot: int) -> memoryview:
+        """The word of one slot, as a view of one element."""
+        return self.slot_words[slot : slot + 1]
 
     def cell(self, worker: int) -> Cell:
         """The progress cell of one worker."""
@@ -59,35 +63,27 @@ class Cell:
     def enter(self, stage: int, seq: int = 0) -> None:
         """The worker begins something."""
         words = self.words
-        words[_SEQ], words[_ROW], words[_INDEX], words[_STAGE] = seq, 0, -1, stage
-        words[_TICKS] += 1
+        words[SEQ], words[ROW], words[INDEX], words[STAGE] = seq, 0, -1, stage
 
     def at(self, row: int, index: int) -> None:
         """The worker turns to a sample."""
-        words = self.words
-        words[_ROW], words[_INDEX] = row, index
-        words[_TICKS] += 1
+        self.words[ROW], self.words[INDEX] = row, index
 
     @property
     def seq(self) -> int:
         """The order in hand."""
-        return int(self.words[_SEQ])
+        return int(self.words[SEQ])
 
     @property
     def index(self) -> int | None:
         """The sample in hand."""
-        index = int(self.words[_INDEX])
-        return index if index >= 0 and self.words[_STAGE] >= FETCHES else None
+        index = int(self.words[INDEX])
+        return index if index >= 0 and self.words[STAGE] >= FETCHES else None
 
     @property
     def stage(self) -> str:
         """What the worker is at, in words."""
-        return STAGES[self.words[_STAGE]]
-
-    @property
-    def ticks(self) -> int:
-        """Grows with every step of progress."""
-        return int(self.words[_TICKS])
+        return STAGES[self.words[STAGE]]
 
 
 def _nbytes(worker_count: int) -> int:

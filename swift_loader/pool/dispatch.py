@@ -28,6 +28,10 @@ if TYPE_CHECKING:
     from swift_loader.pool.recipe import Recipe
 
 
+#: Orders that one worker is given at a time: more would hand it a whole run of steps, which the others' must wait for.
+_BURST = 4
+
+
 class Ticket(NamedTuple):
     """One batch to be made."""
 
@@ -99,7 +103,7 @@ class Dispatch:
         """The orders that ``line`` should be sent now; marks it hungry if it could take more."""
         orders: list[Order] = []
         depth = 1 + line.queue_depth(self._config.message_queue_size)
-        while len(line.outstanding) < depth:
+        while len(line.outstanding) < depth and len(orders) < _BURST:
             ticket = self._ticket_for(line, depth, lines)
             slot = None if ticket is None else self._ledger.take(self.largest_batch, line.known)
             if ticket is None or slot is None:
@@ -190,7 +194,7 @@ class Dispatch:
         waiting = [
             (order, other)
             for other in lines
-            if other is not line
+            if other is not line and other.is_slow
             for order in list(other.outstanding.values())[1:]
             if order.seq != other.cell.seq and self._is_valid(order)
         ]

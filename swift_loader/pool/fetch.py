@@ -14,7 +14,7 @@ from typing import Any
 
 from swift_loader.config import LoaderConfig
 from swift_loader.errors import FailureReport
-from swift_loader.pool.control import Cell
+from swift_loader.pool.control import INDEX, ROW, Cell
 from swift_loader.pool.info import WorkerInfo
 
 
@@ -28,6 +28,18 @@ class MakeFailed(Exception):
     def __init__(self, report: FailureReport) -> None:
         super().__init__(report.describe())
         self.report = report
+
+
+class Wanted:
+    """Whether an order is still valid: whether its slot's word holds its number."""
+
+    __slots__ = ("seq", "word")
+
+    def __init__(self, word: Any, seq: int) -> None:
+        self.word, self.seq = word, seq
+
+    def __bool__(self) -> bool:
+        return bool(self.word[0] == self.seq)
 
 
 class Fetcher:
@@ -59,7 +71,7 @@ class Fetcher:
         if not self._seeds_samples:
             self._info.seed_generators()
 
-    def samples(self, indices: list[int], taken_back: Callable[[], bool]) -> Iterator[Any]:
+    def samples(self, indices: list[int], wanted: Wanted) -> Iterator[Any]:
         """The samples, in order.
 
         Raises:
@@ -67,10 +79,10 @@ class Fetcher:
             TakenBack: where the batch is not wanted any more.
         """
         if self._fetch_all is not None:
-            return self._whole(indices, taken_back)
+            return self._whole(indices, wanted)
         if self._executor is not None:
-            return self._by_threads(indices, taken_back, self._executor)
-        return self._one_by_one(indices, taken_back)
+            return self._by_threads(indices, wanted, self._executor)
+        return self._one_by_one(indices, wanted)
 
     def timed(self, action: Callable[[], Any], index: int | None) -> Any:
         """Runs ``action``, which fetches; its time counts as fetching, its error as the dataset's."""
@@ -87,13 +99,15 @@ class Fetcher:
         if self._executor is not None:
             self._executor.shutdown(wait=False, cancel_futures=True)
 
-    def _one_by_one(self, indices: list[int], taken_back: Callable[[], bool]) -> Iterator[Any]:
-        dataset, cell = self._dataset, self._cell
+    def _one_by_one(self, indices: list[int], wanted: Wanted) -> Iterator[Any]:
+        dataset, cell, word, seq = self._dataset, self._cell.words, wanted.word, wanted.seq
         plain = self._attempts == 1 and not self._skips and not self._seeds_samples
+        fetch_ns = slowest_ns = 0
         for row, index in enumerate(indices):
-            if taken_back():
+            # The next two lines are `not wanted` and `cell.at`: for small samples the calls would cost as much again.
+            if word[0] != seq:
                 raise TakenBack
-            cell.at(row, index)
+            cell[ROW], cell[INDEX] = row, index
             begun = perf_counter_ns()
             if plain:
                 try:
@@ -103,14 +117,16 @@ class Fetcher:
             else:
                 sample = self._patiently(index)
             took = perf_counter_ns() - begun
-            self.fetch_ns += took
-            if took > self.slowest_ns:
-                self.slowest_ns, self.slowest_index = took, index
+            fetch_ns += took
+            if took > slowest_ns:
+                slowest_ns = took
+                self.slowest_index = index
             if sample is not _SKIPPED:
                 yield sample
+        self.fetch_ns, self.slowest_ns = fetch_ns, slowest_ns
 
-    def _whole(self, indices: list[int], taken_back: Callable[[], bool]) -> Iterator[Any]:
-        if taken_back():
+    def _whole(self, indices: list[int], wanted: Wanted) -> Iterator[Any]:
+        if not wanted:
             raise TakenBack
         self._cell.at(0, indices[0])
         fetch_all = self._fetch_all
@@ -121,9 +137,7 @@ class Fetcher:
             raise MakeFailed(FailureReport.of(error, "fetch"))
         return iter(samples)
 
-    def _by_threads(
-        self, indices: list[int], taken_back: Callable[[], bool], executor: ThreadPoolExecutor
-    ) -> Iterator[Any]:
+    def _by_threads(self, indices: list[int], wanted: Wanted, executor: ThreadPoolExecutor) -> Iterator[Any]:
         """Keeps twice as many samples asked for as there are threads: more would only take memory."""
         running: deque[tuple[Future[tuple[Any, int]], int]] = deque()
         upcoming = iter(enumerate(indices))
@@ -133,7 +147,7 @@ class Fetcher:
                     running.append((executor.submit(self._in_thread, following[1]), following[1]))
                 if not running:
                     return
-                if taken_back():
+                if not wanted:
                     raise TakenBack
                 future, index = running.popleft()
                 self._cell.at(len(indices) - len(running) - 1, index)
@@ -159,7 +173,7 @@ class Fetcher:
                 if self._seeds_samples and self._executor is None:
                     self._info.seed_generators(index)
                 return self._dataset[index]
-            except Exception as error:  # noqa: PERF203 - the retry is the point
+            except Exception as error:
                 if attempt < self._attempts:
                     continue
                 report = FailureReport.of(error, "fetch", index)

@@ -20,17 +20,17 @@ _PR_SET_NAME = 15
 
 #: Set before a worker's interpreter starts, since the libraries look only once. Many workers with many threads each
 #: fight for the cores; a dataset that wants more asks for it in ``worker_init``.
-THREAD_CAPS = {
-    name: "1"
-    for name in (
+THREAD_CAPS = dict.fromkeys(
+    (
         "OMP_NUM_THREADS",
         "OPENBLAS_NUM_THREADS",
         "MKL_NUM_THREADS",
         "BLIS_NUM_THREADS",
         "NUMEXPR_NUM_THREADS",
         "VECLIB_MAXIMUM_THREADS",
-    )
-}
+    ),
+    "1",
+)
 
 
 def arm(lifeline: int, name: str) -> None:

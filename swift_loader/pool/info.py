@@ -89,6 +89,6 @@ def worker_info() -> WorkerInfo | None:
 
 def set_worker_info(info: WorkerInfo | None) -> WorkerInfo | None:
     """Makes ``info`` what `worker_info` tells in this process; gives back what was there."""
-    global _current  # noqa: PLW0603 - the one place where a process knows what it is
+    global _current
     before, _current = _current, info
     return before

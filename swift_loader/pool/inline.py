@@ -17,7 +17,7 @@ from swift_loader.errors import LoaderClosed
 from swift_loader.pool.control import Cell
 from swift_loader.pool.dispatch import Delivery, Failed, Full, Ticket
 from swift_loader.pool.failures import error_of
-from swift_loader.pool.fetch import MakeFailed
+from swift_loader.pool.fetch import MakeFailed, Wanted
 from swift_loader.pool.info import WorkerInfo, set_worker_info
 from swift_loader.pool.line import Line
 from swift_loader.pool.maker import BatchMaker, Made
@@ -146,9 +146,7 @@ class _HeapBerth:
 
     def __init__(self) -> None:
         self._memory = HeapMemory(0)
-
-    def taken_back(self) -> bool:
-        return False
+        self.wanted = Wanted([0], 0)
 
     def room(self, nbytes: int, keep: int = 0) -> HeapMemory:
         if self._memory.nbytes < nbytes:

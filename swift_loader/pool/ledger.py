@@ -10,7 +10,6 @@ from collections.abc import Container
 from dataclasses import dataclass
 from enum import Enum
 
-
 #: While a batch is being made of a slot, this many leases stand for those that are not counted yet.
 LANDING = 1 << 40
 

@@ -68,6 +68,11 @@ class Line:
         """How many orders should wait in the channel."""
         return max(1, min(most, int(_QUEUED_NS / self._batch_ns))) if self._batch_ns else 1
 
+    @property
+    def is_slow(self) -> bool:
+        """Whether its batches take so long that orders should not wait behind one."""
+        return self._batch_ns > _QUEUED_NS / 2
+
     def in_hand(self) -> Order | None:
         """The order that the worker is at: as it says itself, or the oldest."""
         for order in self.outstanding.values():

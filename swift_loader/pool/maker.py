@@ -23,7 +23,7 @@ from swift_loader.batch.tree import Mismatch
 from swift_loader.errors import DataError, FailureReport, LayoutError
 from swift_loader.plan.plan import Plan
 from swift_loader.pool.control import COLLATES, ENCODES, FETCHES, Cell
-from swift_loader.pool.fetch import Fetcher, MakeFailed
+from swift_loader.pool.fetch import Fetcher, MakeFailed, Wanted
 from swift_loader.pool.info import WorkerInfo
 from swift_loader.pool.recipe import Recipe
 
@@ -50,9 +50,7 @@ class Berth(Protocol):
         """The slot, made larger if it has to be; its first ``keep`` bytes stay what they are."""
         ...
 
-    def taken_back(self) -> bool:
-        """Whether the batch is not wanted any more."""
-        ...
+    wanted: Wanted
 
 
 @dataclass(slots=True)
@@ -137,7 +135,7 @@ class BatchMaker:
             return self._read_into(self._spec, indices, berth)
         writer, row = None, 0
         try:
-            for sample in self._fetcher.samples(indices, berth.taken_back):
+            for sample in self._fetcher.samples(indices, berth.wanted):
                 if writer is None:
                     writer = self._writer_for(sample, len(indices), berth)
                 writer.write(row, sample)
@@ -149,9 +147,7 @@ class BatchMaker:
         spec, objects = writer.finish()
         return spec, row, objects
 
-    def _read_into(
-        self, spec: BatchSpec, indices: list[int], berth: Berth
-    ) -> tuple[BatchSpec, int, list[list[Any]]]:
+    def _read_into(self, spec: BatchSpec, indices: list[int], berth: Berth) -> tuple[BatchSpec, int, list[list[Any]]]:
         rows = self._writer(spec, berth).rows(len(indices))
         self._cell.at(0, indices[0])
         self._fetcher.timed(lambda: self._dataset.read_into(indices, rows), None)
@@ -182,7 +178,7 @@ class BatchMaker:
         return writer  # type: ignore[no-any-return] # views keep anything
 
     def _user_collated(self, indices: list[int], berth: Berth) -> Any:
-        samples = list(self._fetcher.samples(indices, berth.taken_back))
+        samples = list(self._fetcher.samples(indices, berth.wanted))
         if not samples:
             raise MakeFailed(self._all_skipped(indices))
         self._cell.enter(COLLATES)
@@ -264,4 +260,3 @@ class BatchMaker:
             )
             return MakeFailed(FailureReport.of(LayoutError(text), "collate", indices[0]))
         return MakeFailed(FailureReport.of(error, "collate", indices[0]))
-

@@ -94,7 +94,9 @@ def _with_dill(value: Any, keep_inline: Any, first: Exception) -> io.BytesIO:
     try:
         dill.Pickler(out, protocol=5, recurse=True, buffer_callback=keep_inline).dump(value)
     except Exception as second:
-        raise Unsendable(f"{type(second).__name__}: {second}") from (first if not isinstance(first, _IsOfMain) else second)
+        raise Unsendable(f"{type(second).__name__}: {second}") from (
+            first if not isinstance(first, _IsOfMain) else second
+        )
     return out
 
 

@@ -41,7 +41,7 @@ from swift_loader.pool.worker import Setup
 if TYPE_CHECKING:
     from swift_loader.errors import SwiftLoaderError
     from swift_loader.plan.plan import Plan
-    from swift_loader.pool.messages import Hello, Order, Parcel
+    from swift_loader.pool.messages import Hello, Parcel
     from swift_loader.pool.process import Engine
     from swift_loader.pool.recipe import Recipe
 
@@ -434,4 +434,3 @@ class Pool:
 
 def _absolute_path() -> list[str]:
     return [os.path.abspath(folder) for folder in sys.path]
-

@@ -23,7 +23,7 @@ from swift_loader.errors import FailureReport, LayoutError
 from swift_loader.pool import guard, messages
 from swift_loader.pool.channel import SocketChannel
 from swift_loader.pool.control import BUILDS, SENDS, WAITS, Control
-from swift_loader.pool.fetch import MakeFailed, TakenBack
+from swift_loader.pool.fetch import MakeFailed, TakenBack, Wanted
 from swift_loader.pool.info import WorkerInfo, set_worker_info
 from swift_loader.pool.maker import BatchMaker, Made
 from swift_loader.pool.messages import Attachment, Failure, Hello, Order, Parcel
@@ -105,7 +105,7 @@ class Worker:
         self, channel: SocketChannel, control: Control, setup: Setup, maker: BatchMaker, dataset: object
     ) -> None:
         self._channel = channel
-        self._slot_words = control.slot_words
+        self._control = control
         self._cell = control.cell(setup.worker)
         self._max_batch_nbytes = setup.max_batch_nbytes
         self._maker = maker
@@ -147,7 +147,7 @@ class Worker:
     def _make(self, order: Order, order_wait_ns: int) -> None:
         berth = _SlotBerth(self, order)
         try:
-            if berth.taken_back():
+            if not berth.wanted:
                 raise TakenBack
             if order.epoch != self._epoch:
                 self._turn_to_epoch(order.epoch)
@@ -205,16 +205,14 @@ class Worker:
 class _SlotBerth:
     """The slot of one order, as the maker sees it."""
 
-    __slots__ = ("_order", "_worker", "made")
+    __slots__ = ("_order", "_worker", "made", "wanted")
 
     def __init__(self, worker: Worker, order: Order) -> None:
         self._worker = worker
         self._order = order
+        self.wanted = Wanted(worker._control.word(order.slot), order.seq)
         self.made: Slot | None = None
         """The slot that had to be made for this order."""
-
-    def taken_back(self) -> bool:
-        return bool(self._worker._slot_words[self._order.slot] != self._order.seq)
 
     def forget(self) -> None:
         """The consumer will not hear of the slot that was made for this order."""
@@ -239,4 +237,3 @@ class _SlotBerth:
             self.made.close()
         worker._slots[number] = self.made = larger
         return larger
-

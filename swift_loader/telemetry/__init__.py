@@ -3,5 +3,6 @@
 from swift_loader.telemetry.log import Log
 from swift_loader.telemetry.record import BatchRecord
 from swift_loader.telemetry.recorder import Recorder
+from swift_loader.telemetry.trace import Moments, Trace
 
-__all__ = ["BatchRecord", "Log", "Recorder"]
+__all__ = ["BatchRecord", "Log", "Moments", "Recorder", "Trace"]

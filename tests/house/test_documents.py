@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import re
+import tomllib
 from pathlib import Path
 
 import pytest
+
+import swift_loader
 
 ROOT = Path(__file__).resolve().parents[2]
 REQUIRED = ("README.md", "swift_loader/README.md", "CHANGELOG.md")
@@ -62,3 +65,8 @@ def test_the_requirements_are_pinned_and_torch_comes_first():
     assert lines[0].startswith("torch==")
     assert lines[-1] == "-e .[all]"
     assert all("==" in line for line in lines[:-1])
+
+
+def test_the_version_is_one():
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    assert project["version"] == swift_loader.__version__

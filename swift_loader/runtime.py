@@ -1,0 +1,225 @@
+"""A loader that was started: the data path as the consumer's thread sees it.
+
+    A-F   tickets, orders, workers, parcels                   pool/
+    G     parcels are merged in step order                    pool/merge.py
+    H     the parcel lands: views of its slot become tensors  `Runtime._land` -> device/
+    I     the batch is handed out, the wait is noted          `Runtime.next_batch`
+    J     the batch is dropped, its slot goes home            pool/lease.py
+
+Knows where in the stream of batches the consumer is; the user's side of it (arguments, when to start) is `loader`'s.
+"""
+
+from __future__ import annotations
+
+import os
+import warnings
+from pathlib import Path
+from time import perf_counter_ns
+from typing import TYPE_CHECKING, Any, Self
+
+from swift_loader import ranks
+from swift_loader.device.stage import Cargo, Stage
+from swift_loader.engines.local import LocalEngine
+from swift_loader.errors import ConfigError, LoaderClosed, SwiftLoaderError
+from swift_loader.plan.plan import EpochPlan, Plan
+from swift_loader.pool.dispatch import Failed, Full
+from swift_loader.pool.inline import InlinePool
+from swift_loader.pool.memory import default_budget
+from swift_loader.pool.pool import Pool
+from swift_loader.pool.recipe import Recipe
+from swift_loader.telemetry import BatchRecord, Log, Moments, Recorder, Trace
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    import torch
+
+#: Of more ranks than this it is not looked at each whether they take as many steps.
+_MANY_RANKS = 4096
+
+
+class Runtime:
+    """A loader that was started: its pool, its stage, and where it is in the stream."""
+
+    def __init__(self, recipe: Recipe, stage: Stage) -> None:
+        config = recipe.config
+        self.pid = os.getpid()
+        self.closed = False
+        self.consumer = recipe.consumer
+        self.plan: Plan | None = None
+        self.epoch = 0
+        """The epoch that is iterated, or was last."""
+        self.current: Epoch | None = None
+        self._next_epoch = 0
+        self._stream = (0, 0)
+        self._taken: tuple[int, int, int] | None = None
+        self._recipe = recipe
+        self._stage = stage
+        log = config.log
+        self._log = None if log is None else Log(log.path, stdout=log.stdout, level=log.level, consumer=recipe.consumer)
+        path = _path_of_consumer(config.benchmark_file, recipe)
+        self._recorder = Recorder(recipe.consumer, path, self._log) if config.benchmark else None
+        trace_path = _path_of_consumer(config.trace_file, recipe)
+        self._trace = None if trace_path is None else Trace(trace_path, recipe.consumer)
+        budget = config.memory_budget or default_budget(config.consumer_count)
+        self._pool: Pool | InlinePool
+        if config.worker_count == 0:
+            self._pool = InlinePool(recipe)
+        else:
+            self._pool = Pool(recipe, LocalEngine(recipe, config.start_method), budget)
+
+    def open(self, ordinal: int) -> None:
+        self.plan = self._pool.open()
+        config = self._recipe.config
+        if isinstance(self._pool, Pool):
+            ranks.Agreement(self.consumer, ordinal, self._pool.broke).check(
+                self.plan.fingerprint(), config.consumer_count
+            )
+        self._tell_unequal_steps(self.plan)
+        if self._log is not None:
+            self._log.info("started", workers=config.worker_count, steps=self.plan.step_count(0, self.consumer))
+
+    def begin(self, epoch: Epoch) -> int:
+        """An iteration takes its first batch; gives back how many there are."""
+        assert self.plan is not None
+        self.current = epoch
+        self.epoch = self._next_epoch
+        self._next_epoch += 1
+        if self._stream != (self.epoch, 0):
+            self._pool.restart(self.epoch, 0)
+            self._stream = (self.epoch, 0)
+        return self.plan.step_count(self.epoch, self.consumer)
+
+    def next_batch(self, step_count: int, busy_ns: int) -> Any:
+        """Takes a delivery, lands it and notes what it cost."""
+        asked = perf_counter_ns()
+        delivery = self._pool.take()
+        epoch, step = self._stream
+        self._stream = (epoch, step + 1) if step + 1 < step_count else (epoch + 1, 0)
+        if isinstance(delivery, Failed):
+            raise self._pool.error_of(delivery)
+        came = perf_counter_ns()
+        batch = self._land(delivery)
+        ticket, parcel = delivery.ticket, delivery.parcel
+        self._taken = (ticket.epoch, ticket.step, parcel.rows)
+        if self._recorder is not None or self._trace is not None:
+            self._note(delivery, Moments(delivery.came_ns, asked, came, perf_counter_ns()), busy_ns)
+        return batch
+
+    def _note(self, delivery: Full, moments: Moments, busy_ns: int) -> None:
+        ticket, parcel = delivery.ticket, delivery.parcel
+        record = BatchRecord(
+            ticket.epoch, ticket.step, delivery.line.number, parcel.rows, parcel.nbytes, parcel.fetch_ns,
+            parcel.collate_ns, parcel.encode_ns, parcel.order_wait_ns, moments.taken_ns - moments.came_ns,
+            moments.handed_ns - moments.taken_ns, moments.taken_ns - moments.asked_ns, busy_ns, parcel.slowest_ns,
+            parcel.slowest_index,
+        )  # fmt: skip
+        if self._recorder is not None:
+            self._recorder.batch(record)
+        if self._trace is not None:
+            self._trace.batch(record, moments)
+
+    def end(self) -> None:
+        """An iteration has taken its last batch."""
+        if self._recorder is not None:
+            self._recorder.epoch(self.epoch)
+
+    def set_epoch(self, epoch: int) -> None:
+        if epoch not in (self.epoch, self._next_epoch):
+            self._next_epoch = epoch
+
+    def last_batch_mask(self) -> torch.Tensor:
+        import torch  # noqa: PLC0415 - importing the package must not import torch
+
+        if self._taken is None:
+            raise ConfigError("last_batch_mask tells about the batch handed out last, and none was")
+        epoch, step, rows = self._taken
+        plan = self.plan
+        mask = plan.mask(epoch, self.consumer, step) if isinstance(plan, EpochPlan) else None
+        return torch.ones(rows, dtype=torch.bool) if mask is None else torch.tensor(mask)
+
+    def statistics(self) -> dict[str, float]:
+        recorded = {} if self._recorder is None else self._recorder.statistics()
+        return {**recorded, **self._pool.statistics(), "epoch": self.epoch}
+
+    def abandon(self) -> None:
+        self._pool.abandon()
+
+    def close(self) -> None:
+        if self.closed:
+            return
+        self.closed = True
+        self._pool.close()
+        self._stage.close()
+        if self._recorder is not None:
+            self._recorder.close()
+        if self._trace is not None:
+            self._trace.close()
+        if self._log is not None:
+            self._log.close()
+
+    def __repr__(self) -> str:
+        return f"consumer {self.consumer}, epoch {self._stream[0]}, step {self._stream[1]}"
+
+    def _land(self, delivery: Full) -> Any:
+        parcel = delivery.parcel
+        hold = self._pool.hold(parcel)
+        attached = parcel.attachment
+        assert parcel.spec is not None
+        stream, spans = (None, []) if attached is None else (attached.stream, attached.spans)
+        cargo = Cargo(parcel.spec, parcel.rows, hold.memory, hold.views, stream, spans, hold.array)
+        try:
+            return self._stage.land(cargo)
+        finally:
+            hold.landed()
+
+    def _tell_unequal_steps(self, plan: Plan) -> None:
+        count = self._recipe.config.consumer_count
+        steps = [plan.step_count(0, consumer) for consumer in range(count)] if count <= _MANY_RANKS else []
+        if len(set(steps)) > 1:
+            warnings.warn(
+                f"consumers take {steps} batches per epoch: a rank with fewer leaves the others waiting in a collective. "
+                "Set even='pad' and look at loader.last_batch_mask, or wrap the loop in torch's Join",
+                stacklevel=4,
+            )
+
+
+class Epoch:
+    """One iteration over one epoch. Nothing happens before the first batch is asked for."""
+
+    def __init__(self, started: Callable[[], Runtime]) -> None:
+        self._started = started
+        self._runtime: Runtime | None = None
+        self._left = self._step_count = 0
+        self._handed_ns = 0
+
+    def __iter__(self) -> Self:
+        return self
+
+    def __next__(self) -> Any:
+        runtime = self._runtime
+        if runtime is None:
+            runtime = self._runtime = self._started()
+            self._left = self._step_count = runtime.begin(self)
+            self._handed_ns = perf_counter_ns()
+        if self._left == 0:
+            raise StopIteration
+        if runtime.current is not self:
+            raise SwiftLoaderError("this iteration was left when another one began: only the newest goes on")
+        if runtime.closed:
+            raise LoaderClosed("this loader was closed; make another one")
+        self._left -= 1
+        try:
+            return runtime.next_batch(self._step_count, perf_counter_ns() - self._handed_ns)
+        finally:
+            self._handed_ns = perf_counter_ns()
+            if self._left == 0:
+                runtime.end()
+
+
+def _path_of_consumer(path: str | None, recipe: Recipe) -> str | None:
+    """One file for each consumer."""
+    if path is None or recipe.config.consumer_count == 1:
+        return path
+    whole = Path(path)
+    return str(whole.with_name(f"{whole.stem}-{recipe.consumer}{whole.suffix}"))
