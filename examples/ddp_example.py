@@ -93,7 +93,6 @@ def main() -> None:
     dist.init_process_group("nccl" if gpus else "gloo")
     try:
         train(rank, dist.get_world_size(), device, 1 if arguments.dry_run else arguments.epochs)
-        dist.barrier()  # leave together: gloo's threads have let go of their last tensor before Python ends
     finally:
         dist.destroy_process_group()
 

@@ -106,7 +106,6 @@ def main() -> None:
             loss = train_epoch(fabric, model, optimizer, train_loader)
             accuracy = count_right(fabric, model, test_loader) / len(test_loader.dataset)
             fabric.print(f"epoch {epoch + 1}: train loss {loss:.3f}, test accuracy {accuracy:.1%}")
-    fabric.barrier()  # leave together: gloo's threads have let go of their last tensor before Python ends
 
 
 if __name__ == "__main__":

@@ -51,6 +51,7 @@ def encode(value: Any) -> Encoded:
         Exception: whatever pickle or dill raised, if neither can send it.
     """
     buffers: list[memoryview] = []
+    out = io.BytesIO()
 
     def keep_inline(buffer: pickle.PickleBuffer) -> bool:
         raw = buffer.raw()
@@ -59,12 +60,12 @@ def encode(value: Any) -> Encoded:
         buffers.append(raw)
         return False
 
-    out = io.BytesIO()
     try:
         _Pickler(out, protocol=5, buffer_callback=keep_inline).dump(value)
-        return Encoded(out.getvalue(), buffers)
     except Exception as error:  # noqa: BLE001 - classes raise what they like here; dill is asked next
-        return Encoded(_with_dill(value, error), [])
+        buffers.clear()
+        out = _with_dill(value, keep_inline, error)
+    return Encoded(out.getvalue(), buffers)
 
 
 def decode(stream: bytes, buffers: Sequence[Any]) -> Any:
@@ -72,31 +73,39 @@ def decode(stream: bytes, buffers: Sequence[Any]) -> Any:
     return pickle.loads(stream, buffers=buffers)  # noqa: S301 - written by our own worker into anonymous memory
 
 
-def _with_dill(value: Any, first: Exception) -> bytes:
+def _with_dill(value: Any, keep_inline: Callable[[pickle.PickleBuffer], bool], first: Exception) -> io.BytesIO:
     import dill  # noqa: PLC0415 - half a second of import that most never need
 
+    out = io.BytesIO()
+    pickler = dill.Pickler(out, protocol=5, recurse=True, buffer_callback=keep_inline)
+    pickler.reducer_override = _reduce  # written in Python, it asks the instance
     try:
-        return bytes(dill.dumps(value, protocol=5, recurse=True))
+        pickler.dump(value)
     except Exception as second:
         raise first from second
+    return out
 
 
 class _Pickler(pickle.Pickler):
     """pickle, with tensors out of band and classes of `__main__` by name."""
 
     def reducer_override(self, obj: Any) -> Any:
-        torch = sys.modules.get("torch")
-        if torch is not None and isinstance(obj, torch.Tensor):
-            return _reduce_tensor(torch, obj)
-        if isinstance(obj, type) and obj.__module__ == "__main__" and "<locals>" not in obj.__qualname__:
-            return _main_class, (obj.__qualname__,)
-        return NotImplemented
+        return _reduce(obj)
+
+
+def _reduce(obj: Any) -> Any:
+    torch = sys.modules.get("torch")
+    if torch is not None and isinstance(obj, torch.Tensor):
+        return _reduce_tensor(torch, obj)
+    if isinstance(obj, type) and obj.__module__ in ("__main__", "__mp_main__") and "<locals>" not in obj.__qualname__:
+        return _main_class, (obj.__qualname__,)
+    return NotImplemented
 
 
 def _reduce_tensor(torch: Any, tensor: Any) -> tuple[Callable[..., Any], tuple[Any, ...]] | Any:
     if type(tensor) is not torch.Tensor or tensor.layout is not torch.strided or tensor.device.type != "cpu":
         return NotImplemented  # torch's own way: slower, but it knows them
-    if tensor.is_quantized or tensor.requires_grad:
+    if tensor.is_quantized or tensor.is_nested or tensor.requires_grad:
         return NotImplemented
     plain = tensor.detach().resolve_conj().resolve_neg().contiguous()
     flat = plain.reshape(-1).view(torch.uint8) if plain.numel() else torch.empty(0, dtype=torch.uint8)

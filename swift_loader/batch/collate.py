@@ -80,7 +80,9 @@ class RowWriter:
         self._writes = list(self._plain_writes)
         fits = [partial(_fixes, column, path) for column, path in zip(spec.columns, self._paths, strict=True)]
         ways = Ways(self._write_slowly, self._plain_writes, fits)
-        self._write_plainly, self.fits = row_functions(spec.structure, self._views, ways)
+        # The bits of what numpy lacks must come from such tensors: integers like them are something else.
+        storable = [None if column.viewed_as else view for column, view in zip(spec.columns, self._views, strict=True)]
+        self._write_plainly, self.fits = row_functions(spec.structure, storable, ways)
         """``fits``: whether a sample, as the first of a batch, fixes this very layout."""
         self.write = self._write_plainly
         """Writes one sample to a row; rows come in order. Raises `Misfit` where it does not fit the batch's first.
@@ -122,21 +124,22 @@ class RowWriter:
         return self._array_write(position, view)
 
     def _array_write(self, position: int, view: Array) -> Write:
-        column, path = self._plain_spec.columns[position], self._paths[position]
-        dtype, shape, ndarray = view.dtype, column.shape, np.ndarray
+        column, path = self._spec.columns[position], self._paths[position]
+        dtype, shape, expected = view.dtype, column.shape, _phrase(column, None)
+        ndarray = None if column.viewed_as else np.ndarray
 
         def write(row: int, leaf: Any) -> None:
             if type(leaf) is ndarray and leaf.dtype == dtype and leaf.shape == shape:
                 view[row] = leaf
                 return
-            found = _column_of(leaf, path)
+            found = _column_in_row(leaf, path, row, expected)
             if found == column:
                 view[row] = _as_array(leaf)
             elif self._ragged and (found.dtype, found.viewed_as) == (column.dtype, column.viewed_as):
                 self._turn_ragged(position, row)
                 self._writes[position](row, leaf)
             else:
-                raise Misfit(path, row, _phrase(found, leaf), _phrase(column, None))
+                raise Misfit(path, row, _phrase(found, leaf), expected)
 
         return write
 
@@ -147,16 +150,16 @@ class RowWriter:
         path = self._paths[position]
 
         def write(row: int, leaf: Any) -> None:
-            if type(leaf) in exact:
-                try:
+            try:
+                if type(leaf) in exact:
                     view[row] = leaf
-                except OverflowError:
-                    raise Misfit(path, row, f"the integer {leaf}", "an integer of 64 bits") from None
-            elif type(leaf) is float:
-                self._turn_float(position, row)
-                self._writes[position](row, leaf)
-            else:
-                general(row, leaf)
+                elif type(leaf) is float:
+                    self._turn_float(position, row)
+                    self._writes[position](row, leaf)
+                else:
+                    general(row, leaf)
+            except OverflowError:  # not its digits: there may be a million of them
+                raise Misfit(path, row, f"an integer of {leaf.bit_length()} bits", "a number of 64 bits") from None
 
         return write
 
@@ -172,16 +175,17 @@ class RowWriter:
     def _turn_ragged(self, position: int, row: int) -> None:
         view, column = self._views[position], self._spec.columns[position]
         assert view is not None
+        written = view[:row].view(column.dtype)  # ints may have turned into floats
         values = self._objects[position]
-        values.extend(view[i].copy() for i in range(row))
+        values.extend(np.array(value) for value in written)
         listed = Column("objects", column.dtype, (), column.viewed_as)
         self._spec = self._spec.with_column(position, listed)
-        path = self._paths[position]
+        path, expected = self._paths[position], f"dtype {column.viewed_as or column.dtype}"
 
         def write(row: int, leaf: Any) -> None:
-            found = _column_of(leaf, path)
+            found = _column_in_row(leaf, path, row, expected)
             if (found.kind, found.dtype, found.viewed_as) != ("array", column.dtype, column.viewed_as):
-                raise Misfit(path, row, _phrase(found, leaf), f"dtype {column.viewed_as or column.dtype}")
+                raise Misfit(path, row, _phrase(found, leaf), expected)
             values.append(np.array(_as_array(leaf), dtype=column.dtype))
 
         self._writes[position] = write
@@ -190,10 +194,10 @@ class RowWriter:
 
 def _object_write(append: Callable[[Any], None], path: str) -> Write:
     def write(row: int, leaf: Any) -> None:
-        if (column := _column_of(leaf, path)).kind != "objects":
-            raise Misfit(path, row, _phrase(column, leaf), "str, bytes or None")
-        # An array's memory may be the dataset's own, filled anew for the next sample.
-        append(leaf.copy() if isinstance(leaf, np.ndarray) else leaf)
+        if (column := _column_in_row(leaf, path, row, _OBJECT_LEAVES)).kind != "objects":
+            raise Misfit(path, row, _phrase(column, leaf), _OBJECT_LEAVES)
+        # An array's memory, or a record's, may be the dataset's own, filled anew for the next sample.
+        append(leaf.copy() if isinstance(leaf, np.ndarray | np.void) else leaf)
 
     return write
 
@@ -210,6 +214,23 @@ _INT, _FLOAT, _OBJECTS = (
     Column("array", "float64", row_nbytes=8),
     Column("objects"),
 )
+_OTHER_NUMBERS = (
+    (bool, Column("array", "bool", row_nbytes=1)),
+    (int, _INT),
+    (float, _FLOAT),
+    (complex, Column("array", "complex128", row_nbytes=16)),
+)
+_OBJECT_LEAVES = "str, bytes or None"
+#: What numpy allows; a batch's array has one dimension more than a sample's.
+_MAX_DIMENSIONS = 64 if np.lib.NumpyVersion(np.__version__) >= "2.0.0" else 32
+
+
+def _column_in_row(leaf: Any, path: str, row: int, expected: str) -> Column:
+    """As `_column_of`, for a sample after the first: what cannot be batched at all does not fit it."""
+    try:
+        return _column_of(leaf, path)
+    except Unbatchable as error:
+        raise Misfit(path, row, f"a {error.found}", expected) from None
 
 
 def _column_of(leaf: Any, path: str) -> Column:
@@ -222,8 +243,9 @@ def _column_of(leaf: Any, path: str) -> Column:
         return _OBJECTS
     if isinstance(leaf, np.ndarray | np.generic):
         return _numpy_column(leaf, path)
-    if isinstance(leaf, bool | int | float | complex):
-        return _numpy_column(np.asarray(leaf), path)
+    for number, column in _OTHER_NUMBERS:
+        if isinstance(leaf, number):
+            return column
     torch = sys.modules.get("torch")  # never imported for this: a tensor can only be here if torch is
     if torch is not None and isinstance(leaf, torch.Tensor):
         return _tensor_column(leaf, path)
@@ -236,7 +258,13 @@ def _numpy_column(leaf: Any, path: str) -> Column:
     dtype = leaf.dtype
     if dtype.kind not in "biufc" or dtype.char in "gG":  # torch has no place for text, dates, records, long doubles
         return _OBJECTS
+    _refuse_many_dimensions(leaf, path)
     return Column("array", dtype.name, leaf.shape, row_nbytes=leaf.nbytes)
+
+
+def _refuse_many_dimensions(leaf: Any, path: str) -> None:
+    if leaf.ndim >= _MAX_DIMENSIONS:
+        raise Unbatchable(path, f"{leaf.ndim}-dimensional array, which leaves no dimension for the batch")
 
 
 def _tensor_column(leaf: Any, path: str) -> Column:
@@ -245,6 +273,7 @@ def _tensor_column(leaf: Any, path: str) -> Column:
         raise Unbatchable(path, f"tensor on {leaf.device}: batches are made in the host's memory")
     if str(leaf.layout) != "torch.strided" or leaf.is_quantized or leaf.is_nested:
         raise Unbatchable(path, f"{leaf.layout} tensor of {name}")
+    _refuse_many_dimensions(leaf, path)
     shape = tuple(leaf.shape)
     nbytes = leaf.numel() * leaf.element_size()
     if bits := _BITS_OF.get(name):

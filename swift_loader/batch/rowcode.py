@@ -74,6 +74,9 @@ class _Source:
         kind = self._name("type", node.type)
         sized = "" if node.kind == "dataclass" else f" or len({value}) != {len(node.keys)}"
         self._lines.append(f"if type({value}) is not {kind}{sized}: return OTHER")
+        if node.kind == "dict" and node.type is not dict:  # a defaultdict would make up what is missing
+            keys = self._name("keys", node.keys)
+            self._lines.append(f"if not all(map({value}.__contains__, {keys})): return OTHER")
         parts = [self._name("part", None) for _ in node.keys]
         self._lines += self._unpacking(node, value, parts)
         for child, part in zip(node.children, parts, strict=True):

@@ -60,12 +60,10 @@ class Branch:
         if type(sample) is not self.type:
             raise Mismatch(self.path, self.type.__name__, type(sample).__name__)
         if self.kind == "dict":
-            if len(sample) != len(self.keys):
+            # Looked for first: a defaultdict would make up what is missing.
+            if len(sample) != len(self.keys) or not all(map(sample.__contains__, self.keys)):
                 raise Mismatch(self.path, f"the keys {list(self.keys)}", f"the keys {list(sample)}")
-            try:
-                return [sample[key] for key in self.keys]
-            except KeyError:
-                raise Mismatch(self.path, f"the keys {list(self.keys)}", f"the keys {list(sample)}") from None
+            return [sample[key] for key in self.keys]
         if self.kind == "dataclass":
             return [getattr(sample, name) for name in self.keys]
         if len(sample) != len(self.keys):
@@ -126,7 +124,16 @@ def _build_list(node: Branch, parts: list[Any]) -> Any:
 
 
 def _build_tuple(node: Branch, parts: list[Any]) -> Any:
-    return tuple(parts) if node.type is tuple else tuple.__new__(node.type, parts)
+    if node.type is tuple:
+        return tuple(parts)
+    try:
+        return tuple.__new__(node.type, parts)
+    except TypeError:  # a type of C's own, such as torch.return_types.max
+        pass
+    try:
+        return node.type(parts)
+    except TypeError:  # one that holds no tensors, such as torch.Size
+        return tuple(parts)
 
 
 def _build_dataclass(node: Branch, parts: list[Any]) -> Any:

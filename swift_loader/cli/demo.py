@@ -68,9 +68,6 @@ def _rank(rank: int, plan: Plan, port: int) -> None:
     dist.init_process_group("nccl" if on_gpu else "gloo", store=store, rank=rank, world_size=plan.ranks)
     try:
         _train_and_report(rank, plan, device)
-        # A thread of gloo's may still hold the last tensor. Freeing it needs the interpreter, and once that has begun to
-        # end, torch aborts the process. In a barrier the main thread lets go of the interpreter, and the thread gets it.
-        dist.barrier()
     finally:
         dist.destroy_process_group()
 
@@ -100,8 +97,11 @@ def _train_and_report(rank: int, plan: Plan, device: torch.device) -> None:
         counted = verdict.Consumer.of(train_loader.statistics())
         test_loader.start(rank, device)
         accuracy = _accuracy(model.module, test_loader, device)
-    everybody: list[Any] = [None] * plan.ranks
-    dist.all_gather_object(everybody, counted)
+        everybody: list[Any] = [None] * plan.ranks
+        # The last exchange comes before the loaders are closed: a thread of gloo's still needs the interpreter to let
+        # go of its tensors, and torch aborts the process where it asks after that has begun to end. Closing waits for
+        # processes and gives the thread its turn.
+        dist.all_gather_object(everybody, counted)
     if rank == 0:
         consumers = [verdict.Consumer(*counts) for counts in everybody]
         print(f"\ntest accuracy {accuracy:.1%} after {plan.epochs} epochs in {took_s:.1f} s\n")

@@ -7,8 +7,9 @@ holds it. Each tensor has a storage of its own, so keeping a batch's labels does
 from __future__ import annotations
 
 import collections
+import copy
 import dataclasses
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -73,12 +74,13 @@ class HostStage:
         return tensor.view(getattr(torch, column.viewed_as)) if column.viewed_as else tensor
 
     def _views(self, cargo: Cargo) -> list[Array | None]:
-        kept = cargo.views.get(cargo.spec.key)
+        key = ("landed", cargo.spec.key)  # where there are no workers, the maker keeps its own things in there too
+        kept = cargo.views.get(key)
         if kept is None:
             if len(cargo.views) >= _KNOWN_SPECS:
                 cargo.views.clear()
             # The spec is kept with them, so that its key cannot become another's.
-            kept = cargo.views[cargo.spec.key] = (cargo.spec, column_views(cargo.spec, cargo.memory))
+            kept = cargo.views[key] = (cargo.spec, column_views(cargo.spec, cargo.memory))
         return kept[1]  # type: ignore[no-any-return] # views keep anything
 
     def _objects(self, cargo: Cargo) -> list[list[Any]]:
@@ -112,7 +114,7 @@ def _mapped(value: Any, act: Callable[[torch.Tensor], torch.Tensor]) -> Any:
     if isinstance(value, torch.Tensor):
         return act(value)
     if isinstance(value, np.ndarray):
-        return act(torch.from_numpy(value)) if value.dtype.kind in "biufc" else value
+        return _moved_array(value, act)
     if isinstance(value, dict):
         return _like(value, {key: _mapped(item, act) for key, item in value.items()})
     if isinstance(value, tuple):
@@ -121,8 +123,20 @@ def _mapped(value: Any, act: Callable[[torch.Tensor], torch.Tensor]) -> Any:
     if isinstance(value, list):
         return type(value)(_mapped(item, act) for item in value)
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
-        return dataclasses.replace(value, **{name: _mapped(item, act) for name, item in _fields(value)})
+        made = copy.copy(value)  # not through __init__: it would check, or make anew, what was made already
+        for field in dataclasses.fields(value):
+            object.__setattr__(made, field.name, _mapped(getattr(value, field.name), act))
+        return made
     return value
+
+
+def _moved_array(array: Array, act: Callable[[torch.Tensor], torch.Tensor]) -> Any:
+    dtype = array.dtype
+    if dtype.kind not in "biufc" or dtype.char in "gG" or isinstance(array, np.ma.MaskedArray):
+        return array  # torch has no place for it
+    if not (array.flags.writeable and dtype.isnative) or any(stride < 0 for stride in array.strides):
+        array = array.astype(dtype.newbyteorder("="))  # torch takes only what it could write to, from front to back
+    return act(torch.from_numpy(array))
 
 
 def _like(value: dict[Any, Any], items: dict[Any, Any]) -> dict[Any, Any]:
@@ -131,9 +145,3 @@ def _like(value: dict[Any, Any], items: dict[Any, Any]) -> dict[Any, Any]:
     if isinstance(value, collections.defaultdict):
         return collections.defaultdict(value.default_factory, items)
     return type(value)(items)
-
-
-def _fields(value: Any) -> Iterator[tuple[str, Any]]:
-    for field in dataclasses.fields(value):
-        if field.init:
-            yield field.name, getattr(value, field.name)

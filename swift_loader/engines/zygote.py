@@ -58,6 +58,7 @@ class Zygote:
         while True:
             received = self._channel.receive()
             if received is None or not received[0]:
+                self._channel.close()
                 return
             datagram, fds = received
             answers[datagram[0]](messages.read_pickled(datagram), fds)

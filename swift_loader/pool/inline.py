@@ -96,7 +96,9 @@ class InlinePool:
 
     def hold(self, parcel: Parcel) -> HeapMemory:
         """The memory of the batch that was taken last."""
-        return self._memories.pop(parcel.slot)
+        memory = self._memories.pop(parcel.slot)
+        memory.views = {}  # the maker kept its own there, under the keys that the stage will use for its own
+        return memory
 
     def restart(self, epoch: int, step: int) -> None:
         """What is taken next is this step."""

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
+from swift_loader.pool.bell import Bell
 from swift_loader.pool.ledger import LANDING
 
 if TYPE_CHECKING:
@@ -42,7 +43,7 @@ class Returns:
         """Slots, and by how much the number of their leases changed."""
         self.wanted = False
         """Set while somebody waits for a slot: only then is the bell rung."""
-        self.bell = os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK)
+        self.bell = Bell()
         self._forks = _forks
 
     def post(self, slot: int, change: int = -1) -> None:
@@ -51,11 +52,7 @@ class Returns:
             return
         self.came_home.append((slot, change))
         if self.wanted:
-            os.eventfd_write(self.bell, 1)
-
-    def __del__(self) -> None:
-        # Leases outlive the pool where the user keeps batches: the bell goes with the last of them.
-        os.close(self.bell)
+            self.bell.ring()
 
 
 class LeasedArray(np.ndarray[Any, Any]):
@@ -93,7 +90,8 @@ class Lease:
 
     def array(self, shape: tuple[int, ...], dtype: str, offset: int) -> Array:
         """A view of the slot that holds it."""
-        array = LeasedArray(shape, dtype, self.slot.memory, offset)  # type: ignore[arg-type] # numpy takes any buffer
+        # On the mapping itself: of an array on an array, numpy would have views hold the latter and not the lease.
+        array = LeasedArray(shape, dtype, self.slot.memory.base, offset)  # type: ignore[arg-type] # any buffer
         array.lease = self
         self.count += 1
         return array

@@ -14,6 +14,7 @@ import struct
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from swift_loader.batch.codec import encode
 from swift_loader.batch.layout import BatchSpec
 from swift_loader.errors import FailureReport
 
@@ -111,7 +112,11 @@ def write_parcel(parcel: Parcel) -> bytes:
         PARCEL, p.seq, p.slot, p.spec_id, p.rows, p.fetch_ns, p.collate_ns, p.encode_ns,
         p.order_wait_ns, p.nbytes, p.slowest_ns, p.slowest_index,
     )  # fmt: skip
-    return head if p.attachment is None else head + pickle.dumps(p.attachment, protocol=5)
+    if p.attachment is None:
+        return head
+    # A layout names the samples' classes, which may be those of __main__: encode knows how such travel.
+    plain = p.attachment.spec is None
+    return head + (pickle.dumps(p.attachment, protocol=5) if plain else encode(p.attachment).stream)
 
 
 def read_parcel(datagram: bytes) -> Parcel:

@@ -7,12 +7,13 @@ wants. It decides nothing; the pool does.
 from __future__ import annotations
 
 import contextlib
-import os
 import select
 import threading
 from collections import deque
 from time import monotonic, perf_counter_ns
 from typing import TYPE_CHECKING
+
+from swift_loader.pool.bell import Bell
 
 if TYPE_CHECKING:
     from swift_loader.pool.line import Line
@@ -33,8 +34,9 @@ class Telecom:
         self._sentinels: dict[int, Line] = {}
         self._arriving: deque[Line] = deque()
         self._poll = select.poll()
-        self._bell = os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK)
-        self._poll.register(self._bell, select.POLLIN)
+        self._bell = Bell()
+        self._bells = {self._bell.fd: self._bell}
+        self._poll.register(self._bell.fd, select.POLLIN)
         self._thread = threading.Thread(target=self._run, name=name, daemon=True)
 
     def start(self) -> None:
@@ -48,16 +50,17 @@ class Telecom:
 
     def ring(self) -> None:
         """Something has changed; takes no lock, so that a finalizer may call it."""
-        with contextlib.suppress(OSError):
-            os.eventfd_write(self._bell, 1)
+        self._bell.ring()
 
-    def listen_to(self, fd: int) -> None:
-        """Another descriptor that rings."""
-        self._poll.register(fd, select.POLLIN)
+    def listen_to(self, bell: Bell) -> None:
+        """Another bell that wakes this thread."""
+        self._bells[bell.fd] = bell
+        self._poll.register(bell.fd, select.POLLIN)
 
     def join(self, timeout_s: float) -> bool:
         """Waits for the thread's end; says whether it came."""
-        self._thread.join(timeout_s)
+        if self._thread.is_alive():
+            self._thread.join(timeout_s)
         return not self._thread.is_alive()
 
     def _run(self) -> None:
@@ -67,13 +70,12 @@ class Telecom:
                     self._launch(self._arriving.popleft())
                 for fd, _ in self._poll.poll():
                     self._answer(fd)
-                for line in self._lines.values():
+                for line in list(self._lines.values()):
                     self._pool.feed(line)
         except BaseException as error:  # noqa: BLE001 - whatever it is, the consumer must hear of it
             self._pool.broke(error)
         finally:
             self._see_off()
-            os.close(self._bell)
             self._pool.telecom_left()
 
     def _answer(self, fd: int) -> None:
@@ -81,9 +83,8 @@ class Telecom:
             self._read(line)
         elif (line := self._sentinels.get(fd)) is not None:
             self._bury(line)
-        else:
-            with contextlib.suppress(BlockingIOError):
-                os.eventfd_read(fd)
+        elif (bell := self._bells.get(fd)) is not None:
+            bell.hush()
 
     def _launch(self, line: Line) -> None:
         self._pool.launch(line)

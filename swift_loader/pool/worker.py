@@ -57,6 +57,7 @@ def run(channel_fd: int, lifeline_fd: int, name: str, recipe: Recipe | None) -> 
         worker = _arrive(channel, recipe)
         if worker is not None:
             worker.loop()
+    channel.close()
     _flush()
 
 

@@ -1,0 +1,261 @@
+"""Where the consumer's thread and the telecom threads meet: orders go out, parcels come in, deliveries are taken.
+
+    consumer's thread   take() <------- ready queue <-------+
+    telecom threads     came(), empty() -> dispatch -> ready queue
+                        orders_for()    -> dispatch -> orders
+
+One lock guards the dispatch, the ledger and the slots; nothing is sent, mapped, started or waited for under it.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Sequence
+from queue import Empty, SimpleQueue
+from typing import TYPE_CHECKING, TypeAlias
+
+from swift_loader.batch.layout import BatchSpec
+from swift_loader.errors import DataError, FailureReport, LayoutError
+from swift_loader.pool import messages
+from swift_loader.pool.control import MAX_SLOTS
+from swift_loader.pool.dispatch import Delivery, Dispatch, Full, Ticket
+from swift_loader.pool.lease import Lease, Returns
+from swift_loader.pool.ledger import Holder, Ledger
+from swift_loader.pool.slot import Slot
+
+if TYPE_CHECKING:
+    from swift_loader.plan.plan import Plan
+    from swift_loader.pool.line import Line
+    from swift_loader.pool.messages import Parcel
+    from swift_loader.pool.recipe import Recipe
+
+    _Ready: TypeAlias = Delivery | BaseException
+
+_KNOWN_SPECS = 256
+
+
+class Exchange:
+    """The shared state of one pool."""
+
+    def __init__(
+        self, recipe: Recipe, memory_budget: int, lines: Sequence[Line], slot_words: memoryview, ring: Callable[[Line], None]
+    ) -> None:
+        self.skipped: list[tuple[int, str]] = []
+        self.returns = Returns()
+        self._recipe = recipe
+        self._config = recipe.config
+        self._lines = lines
+        self._slot_words = slot_words
+        self._ring_line = ring
+        self._lock = threading.Lock()
+        self._ledger = Ledger(memory_budget, MAX_SLOTS)
+        self._slots: dict[int, Slot] = {}
+        self._specs: dict[BatchSpec, BatchSpec] = {}
+        self._ready: SimpleQueue[_Ready] = SimpleQueue()
+        self._dispatch: Dispatch | None = None
+
+    @property
+    def plan(self) -> Plan | None:
+        """Known once a dataset was built somewhere."""
+        return None if self._dispatch is None else self._dispatch.plan
+
+    def set_up(self, plan: Plan, *, wide_open: bool) -> None:
+        """Tickets are handed out from now on; only the first, until `open_wide`, if not ``wide_open``."""
+        with self._lock:
+            self._dispatch = Dispatch(self._recipe, plan, self._ledger, self._slots, self._slot_words)
+            self._dispatch.open = wide_open
+
+    def open_wide(self) -> None:
+        """The first batch was good: all others may be made."""
+        with self._lock:
+            self._known.open = True
+
+    @property
+    def is_open_wide(self) -> bool:
+        """Whether more than the first ticket is handed out."""
+        return self._dispatch is not None and self._dispatch.open
+
+    @property
+    def has_delivery(self) -> bool:
+        """Whether something waits to be taken."""
+        return not self._ready.empty()
+
+    def peek(self) -> _Ready:
+        """What will be taken next. Only while nobody else takes or delivers."""
+        first = self._ready.get()
+        self._ready.put(first)
+        return first
+
+    # The consumer's side ----------------------------------------------------------------------------------------
+
+    def take(self, timeout_s: float) -> _Ready | None:
+        """The next delivery, or an error that ends all; None if nothing came in time."""
+        try:
+            delivery = self._ready.get(timeout=timeout_s) if timeout_s else self._ready.get_nowait()
+        except Empty:
+            return None
+        if isinstance(delivery, BaseException):
+            return delivery
+        with self._lock:
+            self._known.taken(delivery)
+            self._bring_home()
+            # Half a queue at a time: waking a telecom thread for every batch would cost more than most batches do.
+            if self._known.ready_count <= self._config.data_queue_size // 2:
+                self._ring_the_hungry()
+        return delivery
+
+    def look_for_slots(self) -> LayoutError | None:
+        """Brings home what was dropped; the error to raise if the consumer holds all memory there is."""
+        with self._lock:
+            if self._bring_home():
+                self._ring_the_hungry()
+                return None
+            if self._dispatch is None or not self._dispatch.starves_for_slots(self._lines):
+                return None
+            return LayoutError(
+                f"no memory for the next batch: {self._ledger.held_by(Holder.BATCH)} batches that were handed out are "
+                f"still held, and with {self._ledger.nbytes:,} bytes they take the memory_budget of "
+                f"{self._ledger.budget:,}. Keep fewer (clone what you need of them), or raise memory_budget"
+            )
+
+    def hold(self, parcel: Parcel) -> Lease:
+        """The hold that the batch made of ``parcel`` has on its slot."""
+        return Lease(self._slots[parcel.slot], parcel.slot, self.returns)
+
+    def restart(self, epoch: int, step: int) -> None:
+        """What is taken next is this step; all that was made for others is void."""
+        with self._lock:
+            void = self._known.restart(epoch, step, self._lines)
+            while not self._ready.empty():
+                one = self._ready.get_nowait()
+                if not isinstance(one, BaseException):
+                    void.append(one)
+            self._known.ready_count = 0
+            for delivery in void:
+                if isinstance(delivery, Full):
+                    self._ledger.thrown_away(delivery.parcel.slot)
+
+    def statistics(self) -> dict[str, float]:
+        """Slots, counted."""
+        with self._lock:
+            held = {f"slots_{holder.value}": self._ledger.held_by(holder) for holder in Holder}
+            return {**held, "slot_bytes": self._ledger.nbytes, "samples_skipped": len(self.skipped)}
+
+    # The telecom threads' side ----------------------------------------------------------------------------------
+
+    def orders_for(self, line: Line) -> tuple[bytes, list[int]] | None:
+        """What to send to ``line`` now, if anything: orders, and the descriptors of slots that it has not seen."""
+        if self._dispatch is None:
+            return None
+        with self._lock:
+            self._bring_home()
+            orders = self._dispatch.orders_for(line, self._lines)
+            if line.hungry and self._dispatch.wants_slot:
+                # From now on whoever drops a lease rings; one that was dropped just before is seen here.
+                self.returns.wanted = True
+                if self._bring_home():
+                    orders += self._dispatch.orders_for(line, self._lines)
+            else:
+                self.returns.wanted = False
+            # The slots are this worker's from now on: nobody replaces one before it answers.
+            fds = [self._slots[order.slot].fd for order in orders if order.brings_slot]
+        return (messages.write_orders(orders), fds) if orders else None
+
+    def came(self, line: Line, parcel: Parcel, fds: list[int], now_ns: int) -> None:
+        """A parcel has come."""
+        attached = parcel.attachment
+        new_slot = Slot.map_to_read(fds[0]) if attached is not None and attached.new_slot else None
+        with self._lock:
+            if new_slot is not None:
+                self._replace(parcel.slot, new_slot, line)
+            if attached is not None and attached.spec is not None:
+                line.specs[parcel.spec_id] = self._interned(attached.spec)
+            parcel.spec = line.specs[parcel.spec_id]
+            report = self._too_many(attached.skipped) if attached is not None and attached.skipped else None
+            if report is None:
+                deliveries = self._known.filled(line, parcel, self._slots[parcel.slot].nbytes, now_ns)
+            else:
+                deliveries = self._known.answered_empty(line, parcel.seq, report)
+            self._deliver(deliveries, line)
+
+    def empty(self, line: Line, seq: int, report: FailureReport | None) -> None:
+        """A worker answered without a batch: the order had been taken back, or failed with a report."""
+        with self._lock:
+            self._deliver(self._known.answered_empty(line, seq, report), line)
+            if self._known.wants_slot:
+                self._ring_the_hungry()
+
+    def gone(self, line: Line, poisoned: Callable[[Ticket], FailureReport]) -> None:
+        """A worker is gone: its tickets are made again, but for one that has killed too many."""
+        if self._dispatch is None:
+            return
+        with self._lock:
+            poison = self._dispatch.died(line)
+            if poison is not None:
+                self._deliver(self._dispatch.failed(poison, poisoned(poison), line), line)
+            self._ring_the_hungry()
+
+    def fail(self, error: BaseException) -> None:
+        """The consumer is told at its next call."""
+        self._ready.put(error)
+
+    def close(self) -> None:
+        """Lets go of the slots; batches that are still held keep their memory."""
+        self.returns.wanted = False
+        with self._lock:
+            for slot in self._slots.values():
+                slot.close()
+            self._slots.clear()
+
+    # Under the lock ---------------------------------------------------------------------------------------------
+
+    @property
+    def _known(self) -> Dispatch:
+        assert self._dispatch is not None
+        return self._dispatch
+
+    def _bring_home(self) -> bool:
+        """Counts the leases that came and went; says whether there were any."""
+        came_home = self.returns.came_home
+        any_came = bool(came_home)
+        while came_home:
+            self._ledger.changed(*came_home.popleft())
+        return any_came
+
+    def _ring_the_hungry(self) -> None:
+        for line in self._lines:
+            if line.hungry:
+                self._ring(line)
+
+    def _ring(self, line: Line) -> None:
+        line.hungry = False
+        self._ring_line(line)
+
+    def _deliver(self, deliveries: list[Delivery], line: Line) -> None:
+        """Hands out what was merged, and rings those whose parcels no longer wait."""
+        for delivery in deliveries:
+            self._ready.put(delivery)
+            if delivery.line is not line and delivery.line.hungry:
+                self._ring(delivery.line)
+
+    def _replace(self, number: int, slot: Slot, line: Line) -> None:
+        if (old := self._slots.get(number)) is not None:
+            old.close()
+        self._slots[number] = slot
+        for other in self._lines:
+            if other is not line:
+                other.known.discard(number)
+
+    def _interned(self, spec: BatchSpec) -> BatchSpec:
+        if len(self._specs) >= _KNOWN_SPECS:
+            self._specs.clear()
+        return self._specs.setdefault(spec, spec)
+
+    def _too_many(self, skipped: list[tuple[int, str]]) -> FailureReport | None:
+        self.skipped += skipped
+        most = self._config.max_skipped
+        if len(self.skipped) <= most:
+            return None
+        last = "\n  ".join(reason for _, reason in self.skipped[-3:])
+        text = f"{len(self.skipped)} samples were left out, more than max_skipped={most}; the last:\n  {last}"
+        return FailureReport.of(DataError(text), "fetch", skipped[-1][0])

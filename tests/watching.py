@@ -1,0 +1,108 @@
+"""What tests see of processes, and how they wait: for a condition, with a deadline."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import psutil
+import torch
+
+ROOT = Path(__file__).resolve().parent.parent
+DEADLINE_S = 20.0
+
+
+def until(condition: Callable[[], Any], what: str = "it", deadline_s: float = DEADLINE_S) -> Any:
+    """The first true value of ``condition``."""
+    deadline = time.monotonic() + deadline_s
+    while not (value := condition()):
+        assert time.monotonic() < deadline, f"{what} did not happen within {deadline_s} s"
+        time.sleep(0.005)
+    return value
+
+
+def settled(value: Callable[[], Any], for_s: float = 0.3) -> Any:
+    """What ``value`` says once it has said the same for a while."""
+    deadline = time.monotonic() + DEADLINE_S
+    last, since = value(), time.monotonic()
+    while time.monotonic() - since < for_s:
+        assert time.monotonic() < deadline, "it never comes to rest"
+        time.sleep(0.01)
+        if (now := value()) != last:
+            last, since = now, time.monotonic()
+    return last
+
+
+def descendants(pid: int | None = None) -> list[psutil.Process]:
+    """All living processes below ``pid``, this process by default."""
+    found = []
+    for process in psutil.Process(pid or os.getpid()).children(recursive=True):
+        try:
+            if process.status() != psutil.STATUS_ZOMBIE:
+                found.append(process)
+        except psutil.NoSuchProcess:
+            continue
+    return found
+
+
+def workers(pid: int | None = None) -> list[psutil.Process]:
+    """The loader's workers below ``pid``, without the server that forks them."""
+    return [process for process in descendants(pid) if _name(process).startswith("swift-worker")]
+
+
+def _name(process: psutil.Process) -> str:
+    try:
+        return (Path("/proc") / str(process.pid) / "comm").read_text().strip()
+    except OSError:
+        return ""
+
+
+def begin_script(folder: Path, text: str, *words: str, name: str = "script.py", **env: str) -> subprocess.Popen[str]:
+    """Starts a script that finds swift_loader and the tests' datasets."""
+    path = folder / name
+    path.write_text(text, encoding="utf-8")
+    return subprocess.Popen(
+        [sys.executable, str(path), *words],
+        cwd=folder,
+        env={**os.environ, "PYTHONPATH": str(ROOT), "PYTHONWARNINGS": "default::ResourceWarning", **env},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+
+
+def run_script(folder: Path, text: str, *words: str, timeout_s: float = 40.0, **env: str) -> str:
+    """What a script prints; it must end well and say nothing on standard error."""
+    with begin_script(folder, text, *words, **env) as process:
+        try:
+            out, err = process.communicate(timeout=timeout_s)
+        except BaseException:
+            process.kill()
+            raise
+    assert process.returncode == 0, f"exit code {process.returncode}\n{out}\n{err}"
+    assert err == "", err
+    return out
+
+
+def plain(batch: Any) -> Any:
+    """A batch as Python values that can be compared."""
+    if isinstance(batch, torch.Tensor):
+        return str(batch.dtype), batch.tolist()
+    if isinstance(batch, dict):
+        return {key: plain(value) for key, value in batch.items()}
+    if dataclasses.is_dataclass(batch):
+        return plain(vars(batch))
+    if isinstance(batch, tuple | list):
+        return [plain(value) for value in batch]
+    return batch
+
+
+def flat(batches: Any) -> list[int]:
+    """The numbers of all batches of a set whose samples are numbers."""
+    return [number for batch in batches for number in batch.tolist()]
