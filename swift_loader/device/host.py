@@ -74,13 +74,12 @@ class HostStage:
         return tensor.view(getattr(torch, column.viewed_as)) if column.viewed_as else tensor
 
     def _views(self, cargo: Cargo) -> list[Array | None]:
-        key = ("landed", cargo.spec.key)  # where there are no workers, the maker keeps its own things in there too
-        kept = cargo.views.get(key)
+        kept = cargo.views.get(cargo.spec.key)
         if kept is None:
             if len(cargo.views) >= _KNOWN_SPECS:
                 cargo.views.clear()
             # The spec is kept with them, so that its key cannot become another's.
-            kept = cargo.views[key] = (cargo.spec, column_views(cargo.spec, cargo.memory))
+            kept = cargo.views[cargo.spec.key] = (cargo.spec, column_views(cargo.spec, cargo.memory))
         return kept[1]  # type: ignore[no-any-return] # views keep anything
 
     def _objects(self, cargo: Cargo) -> list[list[Any]]:

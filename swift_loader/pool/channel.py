@@ -8,6 +8,7 @@ worker may be killed at any moment. When either end goes, the other one sees the
 from __future__ import annotations
 
 import array
+import errno
 import os
 import socket
 from collections.abc import Sequence
@@ -77,12 +78,16 @@ class SocketChannel:
     def receive(self) -> tuple[bytes, list[int]] | None:
         """See `Channel`."""
         try:
-            nbytes, ancillary, _, _ = self._socket.recvmsg_into([self._buffer], _ANCILLARY, socket.MSG_CMSG_CLOEXEC)
+            nbytes, ancillary, flags, _ = self._socket.recvmsg_into([self._buffer], _ANCILLARY, socket.MSG_CMSG_CLOEXEC)
         except BlockingIOError:
             return None
         except ConnectionResetError:
             return b"", []
         datagram = bytes(self._view[:nbytes])
+        if flags & socket.MSG_CTRUNC:
+            for fd in _fds_in(ancillary):
+                os.close(fd)
+            raise OSError(errno.EMFILE, "too many open files to take those of a message: raise the limit (ulimit -n)")
         if not ancillary:
             return datagram, []
         fds = _fds_in(ancillary)

@@ -176,11 +176,14 @@ class Dispatch:
 
     def starves_for_slots(self, lines: Iterable[Line]) -> bool:
         """Whether a ticket wants a slot, none will come free by itself, and the consumer waits."""
-        return bool(self._redo) and self.ready_count == 0 and not any(line.outstanding for line in lines)
+        if not self._redo or self.ready_count or self._ledger.has_room(self.largest_batch):
+            return False
+        return not any(line.outstanding for line in lines)
 
     def _ticket_for(self, line: Line, depth: int, lines: Sequence[Line]) -> Ticket | None:
         if self._redo:
-            return heapq.heappop(self._redo)
+            # Not to a worker that has yet to answer that the ticket was taken back from it: it could not say which.
+            return None if self._redo[0].seq in line.outstanding else heapq.heappop(self._redo)
         if self.ready_count >= self._config.data_queue_size or self._steps == 0:
             return None
         if not self.open and self._next.seq > 1:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass
 from time import perf_counter_ns
 from typing import Any
 
@@ -42,6 +43,13 @@ class Wanted:
         return bool(self.word[0] == self.seq)
 
 
+@dataclass(frozen=True, slots=True)
+class _Skipped:
+    """Stands for a sample that is left out. A thread gives it back: by then the batch may be one that nobody wants."""
+
+    report: FailureReport
+
+
 class Fetcher:
     """Fetches the samples of one batch after the other."""
 
@@ -68,7 +76,8 @@ class Fetcher:
         self.slowest_index = -1
         self.skipped = []
         self._info.turn_to_batch(epoch, step)
-        if not self._seeds_samples:
+        # Threads share the process's own generators, so they are seeded once for all of them.
+        if not self._seeds_samples or self._executor is not None:
             self._info.seed_generators()
 
     def samples(self, indices: list[int], wanted: Wanted) -> Iterator[Any]:
@@ -121,8 +130,10 @@ class Fetcher:
             if took > slowest_ns:
                 slowest_ns = took
                 self.slowest_index = index
-            if sample is not _SKIPPED:
+            if type(sample) is not _Skipped:
                 yield sample
+            else:
+                self.skipped.append((index, sample.report))
         self.fetch_ns, self.slowest_ns = fetch_ns, slowest_ns
 
     def _whole(self, indices: list[int], wanted: Wanted) -> Iterator[Any]:
@@ -131,7 +142,7 @@ class Fetcher:
         self._cell.at(0, indices[0])
         fetch_all = self._fetch_all
         assert fetch_all is not None
-        samples = self.timed(lambda: fetch_all(indices), None)
+        samples = self.timed(lambda: list(fetch_all(indices)), None)
         if len(samples) != len(indices):
             error = ValueError(f"__getitems__ was asked for {len(indices)} samples and gave {len(samples)}")
             raise MakeFailed(FailureReport.of(error, "fetch"))
@@ -139,24 +150,26 @@ class Fetcher:
 
     def _by_threads(self, indices: list[int], wanted: Wanted, executor: ThreadPoolExecutor) -> Iterator[Any]:
         """Keeps twice as many samples asked for as there are threads: more would only take memory."""
-        running: deque[tuple[Future[tuple[Any, int]], int]] = deque()
+        running: deque[tuple[Future[tuple[Any, int]], int, int]] = deque()
         upcoming = iter(enumerate(indices))
         try:
             while True:
                 while len(running) < 2 * self._threads and (following := next(upcoming, None)) is not None:
-                    running.append((executor.submit(self._in_thread, following[1]), following[1]))
+                    running.append((executor.submit(self._in_thread, following[1]), *following))
                 if not running:
                     return
                 if not wanted:
                     raise TakenBack
-                future, index = running.popleft()
-                self._cell.at(len(indices) - len(running) - 1, index)
+                future, row, index = running.popleft()
+                self._cell.at(row, index)
                 sample, took = future.result()
                 self._took(took, index)
-                if sample is not _SKIPPED:
+                if type(sample) is not _Skipped:
                     yield sample
+                else:
+                    self.skipped.append((index, sample.report))
         finally:
-            for future, _ in running:
+            for future, _, _ in running:
                 future.cancel()
 
     def _in_thread(self, index: int) -> tuple[Any, int]:
@@ -166,26 +179,23 @@ class Fetcher:
         return sample, perf_counter_ns() - begun
 
     def _patiently(self, index: int) -> Any:
-        """One sample, seeded, with its retries; `_SKIPPED` where it is left out."""
-        for attempt in range(1, self._attempts + 1):
+        """One sample, seeded, with its retries; why not, where it is left out."""
+        attempt = 1
+        while True:
             try:
                 self._info.turn_to_sample(index)
                 if self._seeds_samples and self._executor is None:
                     self._info.seed_generators(index)
                 return self._dataset[index]
             except Exception as error:
-                if attempt < self._attempts:
-                    continue
-                report = FailureReport.of(error, "fetch", index)
-                if not self._skips:
+                if attempt == self._attempts:
+                    report = FailureReport.of(error, "fetch", index)
+                    if self._skips:
+                        return _Skipped(report)
                     raise MakeFailed(report) from error
-                self.skipped.append((index, report))
-        return _SKIPPED
+                attempt += 1
 
     def _took(self, nanoseconds: int, index: int) -> None:
         self.fetch_ns += nanoseconds
         if nanoseconds > self.slowest_ns:
             self.slowest_ns, self.slowest_index = nanoseconds, index
-
-
-_SKIPPED = object()

@@ -50,11 +50,13 @@ class WorkerInfo:
     def turn_to_batch(self, epoch: int, step: int) -> None:
         """A worker begins a batch."""
         self.epoch, self.step = epoch, step
-        self._here.index = None
+        self._here.index = self._here.key = None  # made twice by one worker, a batch draws the same both times
 
     def turn_to_sample(self, index: int) -> None:
         """This thread begins a sample."""
         self._here.index = index
+        if self._per_sample:
+            self._here.key = None
 
     def _key(self, index: int | None) -> int:
         if self._per_sample and index is not None:

@@ -90,8 +90,9 @@ class Lease:
 
     def array(self, shape: tuple[int, ...], dtype: str, offset: int) -> Array:
         """A view of the slot that holds it."""
-        # On the mapping itself: of an array on an array, numpy would have views hold the latter and not the lease.
-        array = LeasedArray(shape, dtype, self.slot.memory.base, offset)  # type: ignore[arg-type] # any buffer
+        # On the mapping itself: of arrays on an array, numpy has a view hold the one that owns the memory. A view of this
+        # array would then hold the slot's memory but not its lease, and the slot would be filled anew under the user.
+        array = LeasedArray(shape, dtype, self.slot.mapping, offset)
         array.lease = self
         self.count += 1
         return array

@@ -61,6 +61,10 @@ class Ledger:
         self._entries[slot].holder = Holder.WORKER
         return slot
 
+    def has_room(self, room: int) -> bool:
+        """Whether `take` would find a slot."""
+        return bool(self._free) or self._may_add(room)
+
     def filled(self, slot: int, nbytes: int) -> None:
         """The worker has filled the slot, which is ``nbytes`` large now."""
         entry = self._moved(slot, Holder.WORKER, Holder.POOL)
@@ -75,6 +79,8 @@ class Ledger:
         """So many leases of the slot came or went; with none left, it is free."""
         entry = self._held(slot, Holder.BATCH)
         entry.leases += leases
+        if entry.leases < 0:
+            raise LedgerError(f"slot {slot} was let go of more often than it was held")
         if entry.leases == 0:
             self._set_free(slot, entry)
 
@@ -101,12 +107,16 @@ class Ledger:
         return self._budget
 
     def _add(self, room: int) -> int | None:
-        count = len(self._entries)
-        if count >= self._max_slots or (count > 0 and self._nbytes + room > self._budget):
+        if not self._may_add(room):
             return None
+        count = len(self._entries)
         self._entries[count] = _Entry(Holder.WORKER, room)
         self._nbytes += room
         return count
+
+    def _may_add(self, room: int) -> bool:
+        count = len(self._entries)
+        return count < self._max_slots and (count == 0 or self._nbytes + room <= self._budget)
 
     def _moved(self, slot: int, source: Holder, target: Holder) -> _Entry:
         entry = self._held(slot, source)

@@ -131,8 +131,9 @@ class BatchMaker:
         return made
 
     def _default_collated(self, indices: list[int], berth: Berth) -> tuple[BatchSpec, int, list[list[Any]]]:
-        if self._reads_into and self._spec is not None and self._spec.object_count == 0:
-            return self._read_into(self._spec, indices, berth)
+        spec = self._spec
+        if self._reads_into and spec is not None and spec.object_count == 0 and spec.capacity >= len(indices):
+            return self._read_into(spec, indices, berth)
         writer, row = None, 0
         try:
             for sample in self._fetcher.samples(indices, berth.wanted):
@@ -181,7 +182,7 @@ class BatchMaker:
         samples = list(self._fetcher.samples(indices, berth.wanted))
         if not samples:
             raise MakeFailed(self._all_skipped(indices))
-        self._cell.enter(COLLATES)
+        self._cell.enter(COLLATES, self._cell.seq)
         collate = self._config.collate_fn
         assert collate is not None
         try:

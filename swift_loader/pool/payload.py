@@ -69,6 +69,15 @@ def unpack(fd: int) -> Any:
 
 def _write(stream: memoryview, buffers: list[memoryview]) -> int:
     fd = os.memfd_create("swift-payload", os.MFD_CLOEXEC)
+    try:
+        _fill(fd, stream, buffers)
+    except BaseException:
+        os.close(fd)
+        raise
+    return fd
+
+
+def _fill(fd: int, stream: memoryview, buffers: list[memoryview]) -> None:
     with open(fd, "wb", closefd=False) as file:
         # The table of places is written before the buffers, so its own size must be known first: each place is
         # counted from the start of the file, and 20 bytes are more than any entry of it takes.
@@ -84,7 +93,6 @@ def _write(stream: memoryview, buffers: list[memoryview]) -> int:
         for (place, _), buffer in zip(spans, buffers, strict=True):
             file.seek(place)
             file.write(buffer)
-    return fd
 
 
 def _with_dill(value: Any, keep_inline: Any, first: Exception) -> io.BytesIO:

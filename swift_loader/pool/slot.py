@@ -27,24 +27,16 @@ _madvise = ctypes.CDLL(None, use_errno=True).madvise
 _madvise.argtypes = (ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int)
 
 
-class SlotMemory(np.ndarray[Any, Any]):
-    """A slot's bytes, in a type of their own.
-
-    numpy lets an array forget whose view it is, and remember the owner of the memory instead, as long as all are of one
-    type. An array on a leased array would then hold the slot's memory, but not the lease: the slot would be filled anew
-    under it.
-    """
-
-
 class Slot:
     """One process's view of a slot."""
 
-    __slots__ = ("fd", "memory", "nbytes", "views")
+    __slots__ = ("fd", "mapping", "memory", "nbytes", "views")
 
     def __init__(self, fd: int, nbytes: int) -> None:
         self.fd = fd
         self.nbytes = nbytes
-        self.memory: Bytes = np.frombuffer(mmap.mmap(fd, nbytes), np.uint8).view(SlotMemory)
+        self.mapping = mmap.mmap(fd, nbytes)
+        self.memory: Bytes = np.frombuffer(self.mapping, np.uint8)
         self.views: dict[Any, Any] = {}
         """What a room keeps about this memory, such as arrays on it, by its own keys. Dies with the mapping."""
 
