@@ -82,8 +82,6 @@ class Dispatch:
         self.ready_count = 0
         """Merged deliveries that the consumer has not taken."""
         self.largest_batch = 0
-        self.open = False
-        """False until the first worker's batch was looked at, if it is to be."""
         self._begin_epoch(0, 0)
 
     def restart(self, epoch: int, step: int, lines: Iterable[Line]) -> list[Delivery]:
@@ -169,11 +167,6 @@ class Dispatch:
         """Whether a ticket waits for a slot, or to be made again."""
         return bool(self._redo)
 
-    @property
-    def has_work(self) -> bool:
-        """Whether this consumer has any batches at all in this epoch."""
-        return self._steps > 0
-
     def starves_for_slots(self, lines: Iterable[Line]) -> bool:
         """Whether a ticket wants a slot, none will come free by itself, and the consumer waits."""
         if not self._redo or self.ready_count or self._ledger.has_room(self.largest_batch):
@@ -185,8 +178,6 @@ class Dispatch:
             # Not to a worker that has yet to answer that the ticket was taken back from it: it could not say which.
             return None if self._redo[0].seq in line.outstanding else heapq.heappop(self._redo)
         if self.ready_count >= self._config.data_queue_size or self._steps == 0:
-            return None
-        if not self.open and self._next.seq > 1:
             return None
         if len(line.outstanding) + line.unmerged < depth + self._config.max_buffer_size:
             return self._next_ticket()

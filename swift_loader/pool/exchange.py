@@ -9,6 +9,7 @@ One lock guards the dispatch, the ledger and the slots; nothing is sent, mapped,
 
 from __future__ import annotations
 
+import resource
 import threading
 from collections.abc import Callable, Sequence
 from queue import Empty, SimpleQueue
@@ -19,7 +20,7 @@ from swift_loader.errors import DataError, FailureReport, LayoutError
 from swift_loader.pool import messages
 from swift_loader.pool.control import MAX_SLOTS
 from swift_loader.pool.dispatch import Delivery, Dispatch, Full, Ticket
-from swift_loader.pool.lease import Lease, Returns
+from swift_loader.pool.lease import Copies, Lease, Returns
 from swift_loader.pool.ledger import Holder, Ledger
 from swift_loader.pool.slot import Slot
 
@@ -42,6 +43,8 @@ class Exchange:
     ) -> None:
         self.skipped: list[tuple[int, str]] = []
         self.returns = Returns()
+        self.first: Delivery | None = None
+        """The very first delivery."""
         self._recipe = recipe
         self._config = recipe.config
         self._lines = lines
@@ -49,6 +52,7 @@ class Exchange:
         self._ring_line = ring
         self._lock = threading.Lock()
         self._ledger = Ledger(memory_budget, MAX_SLOTS)
+        self._most_busy = _most_slots_to_hold()
         self._slots: dict[int, Slot] = {}
         self._specs: dict[BatchSpec, BatchSpec] = {}
         self._ready: SimpleQueue[_Ready] = SimpleQueue()
@@ -59,32 +63,10 @@ class Exchange:
         """Known once a dataset was built somewhere."""
         return None if self._dispatch is None else self._dispatch.plan
 
-    def set_up(self, plan: Plan, *, wide_open: bool) -> None:
-        """Tickets are handed out from now on; only the first, until `open_wide`, if not ``wide_open``."""
+    def set_up(self, plan: Plan) -> None:
+        """Tickets are handed out from now on."""
         with self._lock:
             self._dispatch = Dispatch(self._recipe, plan, self._ledger, self._slots, self._slot_words)
-            self._dispatch.open = wide_open
-
-    def open_wide(self) -> None:
-        """The first batch was good: all others may be made."""
-        with self._lock:
-            self._known.open = True
-
-    @property
-    def is_open_wide(self) -> bool:
-        """Whether more than the first ticket is handed out."""
-        return self._dispatch is not None and self._dispatch.open
-
-    @property
-    def has_delivery(self) -> bool:
-        """Whether something waits to be taken."""
-        return not self._ready.empty()
-
-    def peek(self) -> _Ready:
-        """What will be taken next. Only while nobody else takes or delivers."""
-        first = self._ready.get()
-        self._ready.put(first)
-        return first
 
     # The consumer's side ----------------------------------------------------------------------------------------
 
@@ -120,7 +102,8 @@ class Exchange:
 
     def hold(self, parcel: Parcel) -> Lease:
         """The hold that the batch made of ``parcel`` has on its slot."""
-        return Lease(self._slots[parcel.slot], parcel.slot, self.returns)
+        kind = Lease if self._ledger.busy_count < self._most_busy else Copies
+        return kind(self._slots[parcel.slot], parcel.slot, self.returns)
 
     def restart(self, epoch: int, step: int) -> None:
         """What is taken next is this step; all that was made for others is void."""
@@ -138,6 +121,7 @@ class Exchange:
     def statistics(self) -> dict[str, float]:
         """Slots, counted."""
         with self._lock:
+            self._bring_home()
             held = {f"slots_{holder.value}": self._ledger.held_by(holder) for holder in Holder}
             return {**held, "slot_bytes": self._ledger.nbytes, "samples_skipped": len(self.skipped)}
 
@@ -233,6 +217,8 @@ class Exchange:
 
     def _deliver(self, deliveries: list[Delivery], line: Line) -> None:
         """Hands out what was merged, and rings those whose parcels no longer wait."""
+        if self.first is None and deliveries:
+            self.first = deliveries[0]
         for delivery in deliveries:
             self._ready.put(delivery)
             if delivery.line is not line and delivery.line.hungry:
@@ -259,3 +245,9 @@ class Exchange:
         last = "\n  ".join(reason for _, reason in self.skipped[-3:])
         text = f"{len(self.skipped)} samples were left out, more than max_skipped={most}; the last:\n  {last}"
         return FailureReport.of(DataError(text), "fetch", skipped[-1][0])
+
+
+def _most_slots_to_hold() -> int:
+    """With more slots than this in use, batches are copied out: a mapped slot takes two descriptors."""
+    limit, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    return MAX_SLOTS // 2 if limit == resource.RLIM_INFINITY else min(MAX_SLOTS // 2, limit // 4)

@@ -97,6 +97,11 @@ class Ledger:
         return sum(entry.holder is holder for entry in self._entries.values())
 
     @property
+    def busy_count(self) -> int:
+        """How many slots are not free."""
+        return len(self._entries) - len(self._free)
+
+    @property
     def nbytes(self) -> int:
         """The size of all slots."""
         return self._nbytes

@@ -68,6 +68,7 @@ class Pool:
         """Told to `open`: a worker has greeted or answered, or something broke."""
         self._turn = threading.Lock()
         self._serving = 0
+        self._is_open = False
         self._is_put_out = False
 
     # Starting ---------------------------------------------------------------------------------------------------
@@ -90,12 +91,13 @@ class Pool:
         plan = self._exchange.plan
         assert plan is not None
         if self._config.validate:
-            if plan.step_count(0, self._recipe.consumer):
-                self._await(lambda: self._exchange.has_delivery)
-                self._raise_first_failure()
-            self._exchange.open_wide()
+            # The dataset can be built: the others need not wait for the first batch to do so too. If that batch cannot
+            # be made, it is still the first thing that is told.
             self._take_on(others)
-            self._ring(first)
+            if plan.step_count(0, self._recipe.consumer):
+                self._await(lambda: self._exchange.first is not None)
+                self._raise_failure(self._exchange.first)
+        self._is_open = True
         return plan
 
     def _take_on(self, lines: list[Line]) -> None:
@@ -113,12 +115,9 @@ class Pool:
             except Empty:
                 continue
 
-    def _raise_first_failure(self) -> None:
-        first = self._exchange.peek()
-        if isinstance(first, BaseException):
-            raise first
-        if isinstance(first, Failed):
-            raise self.error_of(first)
+    def _raise_failure(self, delivery: Delivery | None) -> None:
+        if isinstance(delivery, Failed):
+            raise self.error_of(delivery)
 
     def _telecom_of(self, line: Line) -> Telecom:
         return self._telecoms[line.number % len(self._telecoms)]
@@ -209,7 +208,7 @@ class Pool:
                 self._exchange.empty(line, failure.seq, failure.report)
             else:
                 self.broke(start_error(line.name, failure.report))
-        if not self._exchange.is_open_wide:
+        if not self._is_open:
             self._news.put(None)
 
     def died(self, line: Line) -> bool:
@@ -247,7 +246,7 @@ class Pool:
         with self._turn:  # without ``validate`` several workers may be the first at the same time
             if self._exchange.plan is None:
                 self.sample_count = hello.sample_count
-                self._exchange.set_up(self._recipe.plan(hello.sample_count), wide_open=not self._config.validate)
+                self._exchange.set_up(self._recipe.plan(hello.sample_count))
         if hello.sample_count != self.sample_count:
             self.broke(
                 ConfigError(
