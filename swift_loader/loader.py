@@ -111,6 +111,9 @@ class SwiftLoader:
         self._refuse_closed()
         if self._runtime is not None:
             raise ConfigError("start() was called already: one loader serves one consumer, once")
+        self._start(consumer_index, device, to_device)
+
+    def _start(self, consumer_index: int, device: Any, to_device: Callable[[Any, Any], Any] | None) -> Runtime:
         config = self._config
         consumer = _checked_index(consumer_index, config.consumer_count)
         if to_device is not None and not callable(to_device):
@@ -130,6 +133,7 @@ class SwiftLoader:
         except BaseException:
             self.close()
             raise
+        return runtime
 
     def __iter__(self) -> Iterator[Any]:
         """An epoch, which begins when its first batch is asked for."""
@@ -167,7 +171,7 @@ class SwiftLoader:
 
     def set_epoch(self, epoch: int) -> None:
         """Has the next iteration be this epoch, if it is neither the current one nor the next anyway."""
-        if isinstance(epoch, bool) or not isinstance(epoch, int) or epoch < 0:
+        if type(epoch) is not int or epoch < 0:
             raise ConfigError(f"set_epoch takes a whole number from 0 on, not {epoch!r}")
         self._started().set_epoch(epoch)
 
@@ -233,12 +237,10 @@ class SwiftLoader:
             consumer = distributed.get_rank()
         else:
             raise ConfigError(
-                f"which of the {count} consumers is this? Call loader.start(consumer_index, device) before iterating, for "
-                "example loader.start(fabric.global_rank, fabric.device)"
+                f"which of the {count} consumers is this? Call loader.start(consumer_index, device) before iterating, "
+                "for example loader.start(fabric.global_rank, fabric.device)"
             )
-        self.start(consumer, _current_device())
-        assert self._runtime is not None
-        return self._runtime
+        return self._start(consumer, _current_device(), None)
 
 
 def _stage(config: LoaderConfig, device: Any, to_device: Callable[[Any, Any], Any] | None) -> Stage:
@@ -264,16 +266,16 @@ def _current_device() -> torch.device | None:
 def _check_dataset_class(dataset_class: Any) -> None:
     if not callable(dataset_class):
         raise ConfigError(
-            f"dataset_class must be a class (or a function) that makes the dataset, not a {type(dataset_class).__name__}; "
-            "for a dataset that exists already there is SwiftLoader.from_dataset"
+            "dataset_class must be a class (or a function) that makes the dataset, not a "
+            f"{type(dataset_class).__name__}; for a dataset that exists already there is SwiftLoader.from_dataset"
         )
     if not isinstance(dataset_class, type):
         return
     iterable = any(base.__name__ == "IterableDataset" for base in dataset_class.__mro__)
     if iterable or not hasattr(dataset_class, "__getitem__"):
         raise ConfigError(
-            f"{dataset_class.__name__} cannot be asked for a sample by index: SwiftLoader takes map-style datasets, with "
-            "__getitem__ and __len__. Write an iterable one into shards once, or put it behind a data server"
+            f"{dataset_class.__name__} cannot be asked for a sample by index: SwiftLoader takes map-style datasets, "
+            "with __getitem__ and __len__. Write an iterable one into shards once, or put it behind a data server"
         )
     if not hasattr(dataset_class, "__len__"):
         raise ConfigError(f"{dataset_class.__name__} has no __len__: give it one that says how many samples there are")

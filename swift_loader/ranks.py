@@ -44,8 +44,8 @@ def agreed_seed(drawn: int, consumer_count: int, ordinal: int) -> int:
             else f"the world has {distributed.get_world_size()}"
         )
         raise ConfigError(
-            f"{consumer_count} consumers must shuffle alike, and {size}, so they cannot agree on a seed: give seed=, the "
-            "same on every rank"
+            f"{consumer_count} consumers must shuffle alike, and {size}, so they cannot agree on a seed: give seed=, "
+            "the same on every rank"
         )
     store = _store(distributed)
     return int(store.compare_set(f"swift_loader/{ordinal}/seed", "", str(drawn)))
@@ -102,8 +102,8 @@ class Agreement:
         for name in sorted({*mine, *theirs} - {"nb_consumer"}):
             if mine.get(name) != theirs.get(name):
                 raise RankMismatch(
-                    f"{name} is {mine.get(name)!r} on consumer {self._consumer} and {theirs.get(name)!r} on rank {other}: "
-                    "ranks of one job must be set alike, or they train on samples twice and miss others"
+                    f"{name} is {mine.get(name)!r} on consumer {self._consumer} and {theirs.get(name)!r} on rank "
+                    f"{other}: ranks of one job must be set alike, or they train on samples twice and miss others"
                 )
 
 

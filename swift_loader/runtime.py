@@ -178,8 +178,8 @@ class Runtime:
         steps = [plan.step_count(0, consumer) for consumer in range(count)] if count <= _MANY_RANKS else []
         if len(set(steps)) > 1:
             warnings.warn(
-                f"consumers take {steps} batches per epoch: a rank with fewer leaves the others waiting in a collective. "
-                "Set even='pad' and look at loader.last_batch_mask, or wrap the loop in torch's Join",
+                f"consumers take {steps} batches per epoch: a rank with fewer leaves the others waiting in a "
+                "collective. Set even='pad' and look at loader.last_batch_mask, or wrap the loop in torch's Join",
                 stacklevel=4,
             )
 

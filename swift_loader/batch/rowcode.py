@@ -7,7 +7,7 @@ types, keys, dtypes and arrays are passed in as variables with names of ours.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -28,7 +28,7 @@ def row_functions(structure: Node, views: list[Any], ways: Ways) -> tuple[Write,
 
     Args:
         structure: What samples look like.
-        views: The columns, None where a column is objects.
+        views: The columns' arrays, None where a leaf cannot be stored in one as it is.
         ways: What is called where a leaf cannot be stored as it is.
     """
     source = _Source(views, ways)
@@ -44,7 +44,7 @@ class Ways:
     """Takes a sample of another structure."""
     write_leaf: list[Write]
     """For each column."""
-    leaf_fits: list[Fits]
+    leaf_fits: Sequence[Fits]
     """For each column."""
 
 
@@ -101,8 +101,10 @@ class _Source:
             names = [self._name("key", key) for key in node.keys]
             return [f"{part} = getattr({value}, {name})" for part, name in zip(parts, names, strict=True)]
         names = [self._name("key", key) for key in node.keys]
-        gets = [f"    {part} = {value}[{name}]" for part, name in zip(parts, names, strict=True)]
-        return ["try:", *gets, "except KeyError: return OTHER"] if parts else []
+        # Looked for first: a defaultdict would make up what is missing.
+        missing = " or ".join(f"{name} not in {value}" for name in names)
+        gets = [f"{part} = {value}[{name}]" for part, name in zip(parts, names, strict=True)]
+        return [f"if {missing}: return OTHER", *gets] if parts else []
 
     def _store(self, value: str) -> None:
         position = len(self._tests)

@@ -57,8 +57,9 @@ class Branch:
 
     def parts(self, sample: Any) -> list[Any]:
         """The children of ``sample``, in the order of `keys`."""
-        if type(sample) is not self.type:
-            raise Mismatch(self.path, self.type.__name__, type(sample).__name__)
+        found: type = type(sample)
+        if found is not self.type:
+            raise Mismatch(self.path, self.type.__name__, found.__name__)
         if self.kind == "dict":
             # Looked for first: a defaultdict would make up what is missing.
             if len(sample) != len(self.keys) or not all(map(sample.__contains__, self.keys)):
@@ -110,7 +111,7 @@ def _branch(kind: str, sample: Any, path: str, keys: tuple[Any, ...], parts: Ite
 def _build_dict(node: Branch, parts: list[Any]) -> Any:
     if node.type is dict:
         return dict(zip(node.keys, parts, strict=True))
-    made = node.type.__new__(node.type)  # a subclass's __init__ may want anything
+    made: Any = dict.__new__(node.type)  # a subclass's __init__ may want anything
     made.update(zip(node.keys, parts, strict=True))
     return made
 
@@ -118,7 +119,7 @@ def _build_dict(node: Branch, parts: list[Any]) -> Any:
 def _build_list(node: Branch, parts: list[Any]) -> Any:
     if node.type is list:
         return parts
-    made = node.type.__new__(node.type)
+    made: Any = list.__new__(node.type)
     made.extend(parts)
     return made
 
@@ -137,7 +138,7 @@ def _build_tuple(node: Branch, parts: list[Any]) -> Any:
 
 
 def _build_dataclass(node: Branch, parts: list[Any]) -> Any:
-    made = object.__new__(node.type)  # not through __init__: a check in __post_init__ was meant for one sample
+    made: Any = object.__new__(node.type)  # not through __init__: a check in __post_init__ was meant for one sample
     for name, part in zip(node.keys, parts, strict=True):
         object.__setattr__(made, name, part)
     return made

@@ -80,7 +80,7 @@ class HostStage:
                 cargo.views.clear()
             # The spec is kept with them, so that its key cannot become another's.
             kept = cargo.views[cargo.spec.key] = (cargo.spec, column_views(cargo.spec, cargo.memory))
-        return kept[1]  # type: ignore[no-any-return] # views keep anything
+        return kept[1]
 
     def _objects(self, cargo: Cargo) -> list[list[Any]]:
         spans, stream = cargo.spans, cargo.stream
@@ -113,29 +113,18 @@ def _mapped(value: Any, act: Callable[[torch.Tensor], torch.Tensor]) -> Any:
     if isinstance(value, torch.Tensor):
         return act(value)
     if isinstance(value, np.ndarray):
-        return _moved_array(value, act)
+        return act(torch.from_numpy(value)) if value.dtype.kind in "biufc" else value
     if isinstance(value, dict):
         return _like(value, {key: _mapped(item, act) for key, item in value.items()})
-    if isinstance(value, tuple):
-        items = (_mapped(item, act) for item in value)
+    if isinstance(value, list | tuple):
+        items = [_mapped(item, act) for item in value]
         return type(value)(*items) if hasattr(value, "_fields") else type(value)(items)
-    if isinstance(value, list):
-        return type(value)(_mapped(item, act) for item in value)
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
-        made = copy.copy(value)  # not through __init__: it would check, or make anew, what was made already
+        moved = copy.copy(value)  # not through __init__: it may take other arguments, or check what a batch is not
         for field in dataclasses.fields(value):
-            object.__setattr__(made, field.name, _mapped(getattr(value, field.name), act))
-        return made
+            object.__setattr__(moved, field.name, _mapped(getattr(value, field.name), act))
+        return moved
     return value
-
-
-def _moved_array(array: Array, act: Callable[[torch.Tensor], torch.Tensor]) -> Any:
-    dtype = array.dtype
-    if dtype.kind not in "biufc" or dtype.char in "gG" or isinstance(array, np.ma.MaskedArray):
-        return array  # torch has no place for it
-    if not (array.flags.writeable and dtype.isnative) or any(stride < 0 for stride in array.strides):
-        array = array.astype(dtype.newbyteorder("="))  # torch takes only what it could write to, from front to back
-    return act(torch.from_numpy(array))
 
 
 def _like(value: dict[Any, Any], items: dict[Any, Any]) -> dict[Any, Any]:

@@ -278,8 +278,8 @@ def _packed(recipe: Recipe) -> tuple[int, bool]:
         return pack(recipe)
     except Unsendable as error:
         raise ConfigError(
-            f"the dataset cannot be sent to worker processes: {error}. Give dataset_class and dataset_kwargs that can be "
-            "pickled and open files, locks and connections in the dataset's __init__ or at first use; or use "
+            f"the dataset cannot be sent to worker processes: {error}. Give dataset_class and dataset_kwargs that can "
+            "be pickled and open files, locks and connections in the dataset's __init__ or at first use; or use "
             "start_method='fork', which sends nothing"
         ) from error.__cause__
 
@@ -288,8 +288,8 @@ def _refuse_unsafe_fork() -> None:
     torch = sys.modules.get("torch")
     if torch is not None and torch.cuda.is_initialized():
         raise ConfigError(
-            "start_method='fork' after CUDA was initialised breaks CUDA in the children: start the loader first, or use "
-            "start_method='forkserver'"
+            "start_method='fork' after CUDA was initialised breaks CUDA in the children: start the loader first, or "
+            "use start_method='forkserver'"
         )
     others = [thread.name for thread in threading.enumerate() if thread is not threading.current_thread()]
     if others:
@@ -303,7 +303,7 @@ def _python(code: str, fds: list[int]) -> int:
     """Starts an interpreter that runs ``code``; gives back its pid."""
     prelude = f"import sys; sys.path[:] = {sys.path!r}; from swift_loader.engines import zygote; "
     try:
-        child = subprocess.Popen(
+        child = subprocess.Popen(  # noqa: S603 - our own interpreter
             [sys.executable, "-c", prelude + code],
             stdin=subprocess.DEVNULL,
             pass_fds=fds,

@@ -39,7 +39,12 @@ class Exchange:
     """The shared state of one pool."""
 
     def __init__(
-        self, recipe: Recipe, memory_budget: int, lines: Sequence[Line], slot_words: memoryview, ring: Callable[[Line], None]
+        self,
+        recipe: Recipe,
+        memory_budget: int,
+        lines: Sequence[Line],
+        slot_words: memoryview,
+        ring: Callable[[Line], None],
     ) -> None:
         self.skipped: list[tuple[int, str]] = []
         self.returns = Returns()

@@ -69,7 +69,7 @@ class WorkerInfo:
         random.seed(key)
         # numpy's takes an array of words too, for thrice the time: 32 bits only mean that two of a hundred thousand
         # batches may draw alike from it.
-        np.random.seed(key & 0xFFFFFFFF)
+        np.random.seed(key & 0xFFFFFFFF)  # noqa: NPY002 - the generator that datasets use
         torch = sys.modules.get("torch")
         if torch is not None:
             torch.default_generator.manual_seed(key >> 64)  # torch.manual_seed seeds every device: 70 times slower

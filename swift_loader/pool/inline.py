@@ -1,4 +1,4 @@
-"""A pool without processes: the consumer's own thread makes each batch when it is asked for, under a debugger if need be.
+"""A pool without processes: the consumer's own thread makes each batch when asked for it, under a debugger if need be.
 
 The same plan, collate, seeding and errors as in workers. The process's own random generators are put back after every
 batch, since here they are the training script's.
@@ -42,7 +42,7 @@ class HeapMemory:
 
     def array(self, shape: tuple[int, ...], dtype: str, offset: int) -> Any:
         """An array on it."""
-        return np.ndarray(shape, dtype, self.memory, offset)  # type: ignore[arg-type] # numpy takes any buffer
+        return np.ndarray(shape, dtype, self.memory, offset)
 
 
 class InlinePool:
@@ -66,7 +66,7 @@ class InlinePool:
         """Builds the dataset; gives back the plan."""
         recipe = self._recipe
         if recipe.config.worker_init is not None:
-            self._as_worker(lambda: recipe.config.worker_init(self._info))  # type: ignore[misc] # just looked at
+            self._as_worker(lambda: recipe.config.worker_init(self._info))
         self._dataset = self._as_worker(recipe.build)
         self.sample_count = checked_length(self._dataset)
         self._plan = recipe.plan(self.sample_count)
@@ -130,7 +130,7 @@ class InlinePool:
 
     def _as_worker(self, action: Any) -> Any:
         before = set_worker_info(self._info)
-        states = random.getstate(), np.random.get_state()
+        states = random.getstate(), np.random.get_state()  # noqa: NPY002 - as below
         torch = sys.modules.get("torch")
         torch_state = None if torch is None else torch.default_generator.get_state()
         try:
@@ -138,7 +138,7 @@ class InlinePool:
         finally:
             set_worker_info(before)
             random.setstate(states[0])
-            np.random.set_state(states[1])
+            np.random.set_state(states[1])  # noqa: NPY002 - the generator that scripts use
             if torch is not None and torch_state is not None:
                 torch.default_generator.set_state(torch_state)
 

@@ -90,8 +90,8 @@ class Lease:
 
     def array(self, shape: tuple[int, ...], dtype: str, offset: int) -> Array:
         """A view of the slot that holds it."""
-        # On the mapping itself: of arrays on an array, numpy has a view hold the one that owns the memory. A view of this
-        # array would then hold the slot's memory but not its lease, and the slot would be filled anew under the user.
+        # On the mapping itself: of arrays on an array, numpy has a view hold the one that owns the memory. A view of
+        # this array would then hold the slot's memory but not its lease, and the slot be filled anew under the user.
         array = LeasedArray(shape, dtype, self.slot.mapping, offset)
         array.lease = self
         self.count += 1

@@ -176,7 +176,7 @@ class BatchMaker:
             if len(slot.views) >= _MANY:
                 slot.views.clear()
             writer = slot.views[spec.key] = RowWriter(spec, slot.memory, ragged=self._config.ragged == "list")
-        return writer  # type: ignore[no-any-return] # views keep anything
+        return writer
 
     def _user_collated(self, indices: list[int], berth: Berth) -> Any:
         samples = list(self._fetcher.samples(indices, berth.wanted))
@@ -255,9 +255,9 @@ class BatchMaker:
             return MakeFailed(FailureReport.of(LayoutError(text), "collate", kept[error.row]))
         if isinstance(error, Unbatchable):
             text = (
-                f"{error.path} is a {error.found}, which the default collate cannot batch: it takes numbers, bool, str, "
-                "bytes, None, numpy arrays, torch tensors and containers of them. Convert it in the dataset, or give a "
-                "collate_fn"
+                f"{error.path} is a {error.found}, which the default collate cannot batch: it takes numbers, bool, "
+                "str, bytes, None, numpy arrays, torch tensors and containers of them. Convert it in the dataset, or "
+                "give a collate_fn"
             )
             return MakeFailed(FailureReport.of(LayoutError(text), "collate", indices[0]))
         return MakeFailed(FailureReport.of(error, "collate", indices[0]))

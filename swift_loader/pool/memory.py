@@ -23,7 +23,7 @@ def free_nbytes() -> int:
 
 
 def _available() -> int:
-    with open("/proc/meminfo", encoding="ascii") as lines:
+    with Path("/proc/meminfo").open(encoding="ascii") as lines:
         for line in lines:
             if line.startswith("MemAvailable:"):
                 return int(line.split()[1]) * 1024

@@ -101,7 +101,7 @@ def _with_dill(value: Any, keep_inline: Any, first: Exception) -> io.BytesIO:
     out = io.BytesIO()
     try:
         dill.Pickler(out, protocol=5, recurse=True, buffer_callback=keep_inline).dump(value)
-    except Exception as second:
+    except Exception as second:  # noqa: BLE001 - whatever it was, it cannot be sent
         raise Unsendable(f"{type(second).__name__}: {second}") from (
             first if not isinstance(first, _IsOfMain) else second
         )
@@ -144,7 +144,7 @@ def _is_of_torch(value: Any) -> bool:
 
 
 def _mentions_torch(fd: int) -> bool:
-    with open(os.dup(fd), "rb") as file:
+    with open(os.dup(fd), "rb") as file:  # noqa: PTH123 - a descriptor
         file.seek(0)
         stream_nbytes, _ = _HEAD.unpack(file.read(_HEAD.size))
         return b"torch" in file.read(stream_nbytes)

@@ -23,7 +23,7 @@ from swift_loader.errors import (
 )
 from swift_loader.pool import messages
 from swift_loader.pool.control import Control
-from swift_loader.pool.dispatch import Delivery, Failed, Ticket
+from swift_loader.pool.dispatch import Delivery, Failed
 from swift_loader.pool.exchange import Exchange
 from swift_loader.pool.failures import ending, error_of, start_error
 from swift_loader.pool.line import Line
@@ -290,4 +290,3 @@ class Pool:
         self._control.close()
         self._exchange.close()
         self._telecoms = []  # they know this pool: with the circle cut, all goes as soon as nobody needs it
-

@@ -32,8 +32,10 @@ class Process(Protocol):
 class Engine(Protocol):
     """Where workers live."""
 
-    sends_payload: bool
-    """Whether workers are sent the recipe; else they inherit it."""
+    @property
+    def sends_payload(self) -> bool:
+        """Whether workers are sent the recipe; else they inherit it."""
+        ...
 
     def open(self) -> None:
         """Makes ready to start workers."""

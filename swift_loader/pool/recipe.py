@@ -67,8 +67,8 @@ def checked_length(dataset: Any) -> int:
     name = type(dataset).__name__
     if not hasattr(dataset, "__getitem__"):
         raise ConfigError(
-            f"{name} has no __getitem__: SwiftLoader takes map-style datasets, whose samples can be asked for by index. "
-            "Write an iterable one into shards once, or put it behind a data server"
+            f"{name} has no __getitem__: SwiftLoader takes map-style datasets, whose samples can be asked for by "
+            "index. Write an iterable one into shards once, or put it behind a data server"
         )
     try:
         count = len(dataset)

@@ -1,0 +1,38 @@
+"""Datasets that use torch, which their workers therefore load."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch.utils.data import Dataset, IterableDataset
+
+from tests.datasets import Numbers
+
+
+class TorchNumbers(Dataset):
+    """As most datasets are: a subclass of torch's."""
+
+    def __init__(self, count: int = 64) -> None:
+        self.count = count
+
+    def __len__(self) -> int:
+        return self.count
+
+    def __getitem__(self, index: int) -> Any:
+        return {"x": torch.full((2, 3), index, dtype=torch.bfloat16), "i": index, "threads": torch.get_num_threads()}
+
+
+class TorchRandom(Numbers):
+    def __getitem__(self, index: int) -> Any:
+        return torch.rand(1, dtype=torch.float64).item()
+
+
+class TorchIterable(IterableDataset):
+    def __iter__(self) -> Any:
+        return iter(range(10))
+
+
+class TorchWithoutLength(Dataset):
+    def __getitem__(self, index: int) -> Any:
+        return index
