@@ -1,6 +1,6 @@
 """The shortest whole program: a dataset of your own, one consumer, two workers.
 
-python examples/quickstart.py
+Run it with `python examples/quickstart.py`.
 """
 
 import time

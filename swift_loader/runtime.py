@@ -75,7 +75,7 @@ class Runtime:
             ranks.Agreement(self.consumer, ordinal, self._pool.broke).check(
                 self.plan.fingerprint(), config.consumer_count
             )
-        self._tell_unequal_steps(self.plan)
+        self._tell_what_may_surprise(self.plan)
         if self._log is not None:
             self._log.info("started", workers=config.worker_count, steps=self.plan.step_count(0, self.consumer))
 
@@ -173,15 +173,26 @@ class Runtime:
         finally:
             hold.landed()
 
-    def _tell_unequal_steps(self, plan: Plan) -> None:
-        count = self._recipe.config.consumer_count
-        steps = [plan.step_count(0, consumer) for consumer in range(count)] if count <= _MANY_RANKS else []
-        if len(set(steps)) > 1:
-            warnings.warn(
-                f"consumers take {steps} batches per epoch: a rank with fewer leaves the others waiting in a "
-                "collective. Set even='pad' and look at loader.last_batch_mask, or wrap the loop in torch's Join",
-                stacklevel=4,
+    def _tell_what_may_surprise(self, plan: Plan) -> None:
+        config = self._recipe.config
+        counts = range(min(config.consumer_count, _MANY_RANKS))
+        steps = {plan.step_count(0, consumer) for consumer in counts}
+        if len(steps) > 1:
+            _warn(
+                f"consumers take from {min(steps)} to {max(steps)} batches per epoch: a rank with fewer leaves the others "
+                "waiting in a collective. Set even='pad' and look at loader.last_batch_mask, or wrap the loop in torch's "
+                "Join"
             )
+        last = plan.step_count(0, self.consumer) - 1
+        if config.even == "balance" and isinstance(plan, EpochPlan) and plan.mask(0, self.consumer, last) is not None:
+            _warn(
+                f"{plan.sample_count} samples do not give each of {config.consumer_count} consumers something to do at "
+                "every step: a batch repeats a sample of another; loader.last_batch_mask tells which"
+            )
+
+
+def _warn(message: str) -> None:
+    warnings.warn(message, stacklevel=6)  # as from the line that called start()
 
 
 class Epoch:

@@ -92,11 +92,12 @@ def test_slots_come_home_when_batches_are_dropped():
         images = kept = None
         for images, _ in loader:  # noqa: B007
             pass
-        most = loader.statistics()
-        for _ in range(5):
+        before = loader.statistics()["slot_bytes"]
+        for _ in range(20):
             for _ in loader:
                 pass
-        assert loader.statistics()["slot_bytes"] == most["slot_bytes"]
+        one_slot = 9 * (64 << 10)
+        assert loader.statistics()["slot_bytes"] <= before + 4 * one_slot
 
 
 def test_more_batches_than_the_budget_holds_is_an_error_that_counts_them():

@@ -77,7 +77,7 @@ def structures(leaves, max_leaves=10):
             dicts.map(OrderedDict),
             dicts.map(lambda items: defaultdict(list, items)),
             st.tuples(inner, inner).map(lambda both: Pair(*both)),
-            inner.map(Typed),
+            st.tuples(inner, inner).map(lambda both: Typed(*both)),
             st.tuples(inner, inner).map(lambda both: Box(*both)),
             inner.map(Sealed),
             inner.map(Checked.of),

@@ -113,7 +113,6 @@ def test_the_same_memory_takes_one_batch_after_the_other(structure, counts, seed
         [{"x": torch.ones(2, dtype=torch.half), "y": 1.5}, {"x": torch.zeros(2, dtype=torch.half), "y": 2.5}],
         [1, 2, 3],
         [1.0, 2, 3],
-        [1, 2.5, 3],
         [True, False],
         [np.float32(1), np.float32(2)],
         ["one", "two"],
