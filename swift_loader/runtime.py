@@ -179,9 +179,9 @@ class Runtime:
         steps = {plan.step_count(0, consumer) for consumer in counts}
         if len(steps) > 1:
             _warn(
-                f"consumers take from {min(steps)} to {max(steps)} batches per epoch: a rank with fewer leaves the others "
-                "waiting in a collective. Set even='pad' and look at loader.last_batch_mask, or wrap the loop in torch's "
-                "Join"
+                f"consumers take from {min(steps)} to {max(steps)} batches per epoch: a rank with fewer leaves the "
+                "others waiting in a collective. Set even='pad' and look at loader.last_batch_mask, or wrap the loop "
+                "in torch's Join"
             )
         last = plan.step_count(0, self.consumer) - 1
         if config.even == "balance" and isinstance(plan, EpochPlan) and plan.mask(0, self.consumer, last) is not None:

@@ -78,7 +78,7 @@ def _with_dill(value: Any, keep_inline: Callable[[pickle.PickleBuffer], bool], f
 
     out = io.BytesIO()
     pickler = dill.Pickler(out, protocol=5, recurse=True, buffer_callback=keep_inline)
-    pickler.reducer_override = _reduce  # written in Python, it asks the instance
+    pickler.reducer_override = _reduce_for_dill  # written in Python, it asks the instance
     try:
         pickler.dump(value)
     except Exception as second:
@@ -100,6 +100,10 @@ def _reduce(obj: Any) -> Any:
     if isinstance(obj, type) and obj.__module__ in ("__main__", "__mp_main__") and "<locals>" not in obj.__qualname__:
         return _main_class, (obj.__qualname__,)
     return NotImplemented
+
+
+def _reduce_for_dill(obj: Any) -> Any:
+    return obj.__reduce_ex__(5) if type(obj) is np.ndarray else _reduce(obj)  # dill would keep arrays in the pickle
 
 
 def _reduce_tensor(torch: Any, tensor: Any) -> tuple[Callable[..., Any], tuple[Any, ...]] | Any:

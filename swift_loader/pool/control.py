@@ -81,6 +81,11 @@ class Cell:
         return index if index >= 0 and self.words[STAGE] >= FETCHES else None
 
     @property
+    def place(self) -> tuple[int, ...]:
+        """Changes with every step of progress."""
+        return tuple(self.words[: STAGE + 1])
+
+    @property
     def stage(self) -> str:
         """What the worker is at, in words."""
         return STAGES[self.words[STAGE]]

@@ -41,7 +41,11 @@ class Line:
         self.known: set[int] = set()
         """Slots that the worker has mapped."""
         self.specs: dict[int, BatchSpec] = {}
+        self.killed_after_s = 0.0
+        """We killed the worker, since it made no progress for so long."""
         self._batch_ns = 0.0
+        self._place: tuple[int, ...] = ()
+        self._still_s = 0.0
 
     def connect(self, process: Process, channel: Channel) -> None:
         """A worker was started for this line."""
@@ -50,6 +54,7 @@ class Line:
         self.births += 1
         self.known.clear()
         self.specs.clear()
+        self.killed_after_s = self._still_s = 0.0
 
     def disconnect(self) -> None:
         """Lets go of a worker that is gone."""
@@ -72,6 +77,17 @@ class Line:
     def is_slow(self) -> bool:
         """Whether its batches take so long that orders should not wait behind one."""
         return self._batch_ns > _QUEUED_NS / 2
+
+    def kill_if_still(self, seconds: float, timeout_s: float) -> None:
+        """``seconds`` have passed; a worker that was at the same place for ``timeout_s`` is killed."""
+        place = self.cell.place
+        if place != self._place or not self.outstanding:
+            self._place, self._still_s = place, 0.0
+            return
+        self._still_s += seconds
+        if self._still_s >= timeout_s and self.process is not None and not self.killed_after_s:
+            self.killed_after_s = self._still_s
+            self.process.kill()
 
     def in_hand(self) -> Order | None:
         """The order that the worker is at: as it says itself, or the oldest."""

@@ -16,6 +16,8 @@ import sys
 from types import FunctionType, ModuleType
 from typing import Any
 
+import numpy as np
+
 from swift_loader.batch.layout import aligned
 
 _HEAD = struct.Struct("<QQ")
@@ -100,12 +102,18 @@ def _with_dill(value: Any, keep_inline: Any, first: Exception) -> io.BytesIO:
 
     out = io.BytesIO()
     try:
-        dill.Pickler(out, protocol=5, recurse=True, buffer_callback=keep_inline).dump(value)
+        pickler = dill.Pickler(out, protocol=5, recurse=True, buffer_callback=keep_inline)
+        pickler.reducer_override = _arrays_beside  # written in Python, it asks the instance
+        pickler.dump(value)
     except Exception as second:  # noqa: BLE001 - whatever it was, it cannot be sent
         raise Unsendable(f"{type(second).__name__}: {second}") from (
             first if not isinstance(first, _IsOfMain) else second
         )
     return out
+
+
+def _arrays_beside(obj: Any) -> Any:
+    return obj.__reduce_ex__(5) if type(obj) is np.ndarray else NotImplemented  # dill would keep arrays in the pickle
 
 
 class _IsOfMain(Exception):

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import sys
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from queue import Empty, SimpleQueue
 from time import monotonic
@@ -211,12 +211,19 @@ class Pool:
         if not self._is_open:
             self._news.put(None)
 
+    def look_for_hung(self, lines: Iterable[Line], seconds: float) -> None:
+        """``seconds`` have passed: workers that made no progress for ``timeout_s`` are killed, and so replaced."""
+        for line in lines:
+            line.kill_if_still(seconds, self._config.timeout_s)
+
     def died(self, line: Line) -> bool:
         """A worker is gone without being asked; says whether another is to be started for its line."""
         assert line.process is not None
         status = line.process.exit_status()
         guilty = line.cell.index
-        how = f"{line.name} (pid {line.process.pid}) {ending(status)} while it {line.cell.stage}"
+        how = f"{line.name} (pid {line.process.pid}) "
+        how += f"made no progress for {line.killed_after_s:.0f} s" if line.killed_after_s else ending(status)
+        how += f" while it {line.cell.stage}"
         how += "" if guilty is None else f" sample {guilty}"
         stillborn = not line.greeted
         line.disconnect()

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
 #: A worker that is asked to leave may finish its sample; then it is killed.
 _LEAVE_TIMEOUT_S = 0.5
+_TICK_S = 1.0
 #: The kernel ends a killed process at once, unless it sits in a dead file system.
 _KILL_TIMEOUT_S = 2.0
 
@@ -37,6 +38,7 @@ class Telecom:
         self._bell = Bell()
         self._bells = {self._bell.fd: self._bell}
         self._poll.register(self._bell.fd, select.POLLIN)
+        self._ticked_s = 0.0
         self._thread = threading.Thread(target=self._run, name=name, daemon=True)
 
     def start(self) -> None:
@@ -68,7 +70,7 @@ class Telecom:
             while not self._pool.closing:
                 while self._arriving:
                     self._launch(self._arriving.popleft())
-                for fd, _ in self._poll.poll():
+                for fd, _ in self._poll.poll(self._patience_ms()):
                     self._answer(fd)
                 for line in list(self._lines.values()):
                     self._pool.feed(line)
@@ -77,6 +79,19 @@ class Telecom:
         finally:
             self._see_off()
             self._pool.telecom_left()
+
+    def _patience_ms(self) -> float | None:
+        """While something is being made, this thread wakes every second to see whether it goes on; else never.
+
+        Time is counted in these ticks: when the whole job is stopped and goes on later, no worker seems to hang.
+        """
+        if not any(line.outstanding for line in self._lines.values()):
+            self._ticked_s = monotonic()
+            return None
+        if (passed_s := monotonic() - self._ticked_s) >= _TICK_S:
+            self._ticked_s += passed_s
+            self._pool.look_for_hung(self._lines.values(), min(passed_s, 2 * _TICK_S))
+        return _TICK_S * 1000
 
     def _answer(self, fd: int) -> None:
         if (line := self._lines.get(fd)) is not None:

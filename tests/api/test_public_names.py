@@ -21,7 +21,9 @@ PUBLIC = {
 }  # fmt: skip
 
 SIGNATURES = {
-    "__init__": "self, dataset_class, dataset_kwargs, batch_size, nb_consumer, worker_per_consumer, shuffle=True, **settings",
+    "__init__": (
+        "self, dataset_class, dataset_kwargs, batch_size, nb_consumer, worker_per_consumer, shuffle=True, **settings"
+    ),
     "from_dataset": "dataset, batch_size, nb_consumer, worker_per_consumer, shuffle=True, **settings",
     "start": "self, consumer_index, device=None, to_device=None",
     "set_epoch": "self, epoch",
@@ -100,7 +102,7 @@ def test_elastic_widens_the_default_window():
 def test_all_errors_have_one_root():
     errors = [getattr(swift_loader, name) for name in PUBLIC]
     errors = [error for error in errors if isinstance(error, type) and issubclass(error, BaseException)]
-    assert len(errors) == 10
+    assert len(errors) == 11
     assert all(issubclass(error, SwiftLoaderError) for error in errors)
     assert issubclass(ConfigError, ValueError)
     for name in ("WorkerDied", "WorkerHung", "WorkerStartFailed", "PoisonedTicket"):
@@ -108,7 +110,10 @@ def test_all_errors_have_one_root():
 
 
 def test_importing_the_package_does_not_import_torch():
-    code = "import sys, swift_loader; swift_loader.ConfigError; swift_loader.worker_info; sys.exit('torch' in sys.modules)"
+    code = (
+        "import sys, swift_loader; swift_loader.ConfigError; swift_loader.worker_info;"
+        "sys.exit('torch' in sys.modules)"
+    )
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import subprocess
 import sys
@@ -11,7 +12,10 @@ import pytest
 
 
 def run(*words: str, root: Path) -> subprocess.CompletedProcess[str]:
-    return subprocess.run([sys.executable, *words], cwd=root, capture_output=True, text=True, check=False, timeout=100)
+    environment = {**os.environ, "PYTHONPATH": str(root)}  # the tree under test, installed or not
+    return subprocess.run(
+        [sys.executable, *words], cwd=root, env=environment, capture_output=True, text=True, check=False, timeout=100
+    )
 
 
 def test_the_demo_learns_and_tells_who_waited_for_whom(project_root: Path):

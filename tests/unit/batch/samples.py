@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import OrderedDict, defaultdict, namedtuple
+from collections import OrderedDict, defaultdict
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -20,7 +20,10 @@ from swift_loader.device.stage import Cargo
 
 examples = settings(max_examples=100, derandomize=True, deadline=None, database=None)
 
-Pair = namedtuple("Pair", ["left", "right"])
+
+class Pair(NamedTuple):
+    left: Any
+    right: Any
 
 
 class Typed(NamedTuple):
@@ -62,7 +65,7 @@ class Named(dict):
         super().__init__(name=name)
 
 
-keys = st.one_of(st.text(max_size=4), st.integers(-3, 3), st.booleans(), st.tuples(st.integers(0, 2), st.text(max_size=1)))
+keys = st.one_of(st.text(max_size=4), st.integers(-3, 3), st.booleans(), st.tuples(st.integers(0, 2)))
 
 
 def structures(leaves, max_leaves=10):

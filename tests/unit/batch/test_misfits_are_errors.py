@@ -1,4 +1,4 @@
-"""Samples that do not fit each other are an error that names the leaf, the row and both makes; nothing is cast unseen."""
+"""Samples that do not fit each other are an error that names leaf, row and both makes; nothing is cast unseen."""
 
 from types import SimpleNamespace
 
