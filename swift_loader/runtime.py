@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import os
 import warnings
+from collections import deque
 from pathlib import Path
 from time import perf_counter_ns
 from typing import TYPE_CHECKING, Any, Self
@@ -20,7 +21,7 @@ from typing import TYPE_CHECKING, Any, Self
 from swift_loader import ranks
 from swift_loader.device.stage import Cargo, Stage
 from swift_loader.engines.local import LocalEngine
-from swift_loader.errors import ConfigError, LoaderClosed, SwiftLoaderError
+from swift_loader.errors import ConfigError, DataError, LoaderClosed, SwiftLoaderError
 from swift_loader.plan.plan import EpochPlan, Plan
 from swift_loader.pool.dispatch import Failed, Full
 from swift_loader.pool.inline import InlinePool
@@ -53,6 +54,8 @@ class Runtime:
         self._next_epoch = 0
         self._stream = (0, 0)
         self._taken: tuple[int, int, int] | None = None
+        self._skip_count = 0
+        self._last_skipped: deque[str] = deque(maxlen=3)
         self._recipe = recipe
         self._stage = stage
         log = config.log
@@ -102,9 +105,25 @@ class Runtime:
         batch = self._land(delivery)
         ticket, parcel = delivery.ticket, delivery.parcel
         self._taken = (ticket.epoch, ticket.step, parcel.rows)
+        if parcel.attachment is not None and parcel.attachment.skipped:
+            self._count_skipped(parcel.attachment.skipped)
         if self._recorder is not None or self._trace is not None:
             self._note(delivery, Moments(delivery.came_ns, asked, came, perf_counter_ns()), busy_ns)
         return batch
+
+    def _count_skipped(self, skipped: list[tuple[int, str]]) -> None:
+        """Counts what was left out of batches that are handed out, so that the count does not depend on chance."""
+        self._skip_count += len(skipped)
+        self._last_skipped.extend(reason for _, reason in skipped)
+        if self._log is not None:
+            for index, reason in skipped:
+                self._log.warning("a sample was left out", index=index, reason=reason)
+        most = self._recipe.config.max_skipped
+        if self._skip_count > most:
+            last = "\n  ".join(self._last_skipped)
+            raise DataError(
+                f"{self._skip_count} samples were left out, more than max_skipped={most}; the last:\n  {last}"
+            )
 
     def _note(self, delivery: Full, moments: Moments, busy_ns: int) -> None:
         ticket, parcel = delivery.ticket, delivery.parcel
@@ -140,7 +159,7 @@ class Runtime:
 
     def statistics(self) -> dict[str, float]:
         recorded = {} if self._recorder is None else self._recorder.statistics()
-        return {**recorded, **self._pool.statistics(), "epoch": self.epoch}
+        return {**recorded, **self._pool.statistics(), "samples_skipped": self._skip_count, "epoch": self.epoch}
 
     def abandon(self) -> None:
         self._pool.abandon()

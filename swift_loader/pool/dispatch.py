@@ -81,7 +81,7 @@ class Dispatch:
         self._steps = 0
         self.ready_count = 0
         """Merged deliveries that the consumer has not taken."""
-        self.largest_batch = 0
+        self.largest_slot = 0
         self._begin_epoch(0, 0)
 
     def restart(self, epoch: int, step: int, lines: Iterable[Line]) -> list[Delivery]:
@@ -103,7 +103,7 @@ class Dispatch:
         depth = 1 + line.queue_depth(self._config.message_queue_size)
         while len(line.outstanding) < depth and len(orders) < _BURST:
             ticket = self._ticket_for(line, depth, lines)
-            slot = None if ticket is None else self._ledger.take(self.largest_batch, line.known)
+            slot = None if ticket is None else self._ledger.take(self.largest_slot, line.known)
             if ticket is None or slot is None:
                 if ticket is not None:
                     heapq.heappush(self._redo, ticket)
@@ -118,7 +118,7 @@ class Dispatch:
         order = line.outstanding.pop(parcel.seq)
         line.took(parcel.fetch_ns + parcel.collate_ns + parcel.encode_ns)
         self._ledger.filled(order.slot, slot_nbytes)
-        self.largest_batch = max(self.largest_batch, parcel.nbytes)
+        self.largest_slot = max(self.largest_slot, slot_nbytes)
         if not self._is_valid(order):
             self._ledger.thrown_away(order.slot)
             return []
@@ -169,7 +169,7 @@ class Dispatch:
 
     def starves_for_slots(self, lines: Iterable[Line]) -> bool:
         """Whether a ticket wants a slot, none will come free by itself, and the consumer waits."""
-        if not self._redo or self.ready_count or self._ledger.has_room(self.largest_batch):
+        if not self._redo or self.ready_count or self._ledger.has_room(self.largest_slot):
             return False
         return not any(line.outstanding for line in lines)
 
@@ -212,7 +212,7 @@ class Dispatch:
         self._merge.epoch(self._next.seq, self._steps - step)
 
     def _ordered(self, ticket: Ticket, slot: int, line: Line) -> Order:
-        order = Order(*ticket, slot, self.largest_batch, slot in self._slots and slot not in line.known)
+        order = Order(*ticket, slot, self.largest_slot, slot in self._slots and slot not in line.known)
         line.known.add(slot)
         line.outstanding[ticket.seq] = order
         self._slot_words[slot] = ticket.seq

@@ -16,7 +16,7 @@ from queue import Empty, SimpleQueue
 from typing import TYPE_CHECKING, TypeAlias
 
 from swift_loader.batch.layout import BatchSpec
-from swift_loader.errors import DataError, FailureReport, LayoutError
+from swift_loader.errors import FailureReport, LayoutError
 from swift_loader.pool import messages
 from swift_loader.pool.control import MAX_SLOTS
 from swift_loader.pool.dispatch import Delivery, Dispatch, Full, Ticket
@@ -46,7 +46,6 @@ class Exchange:
         slot_words: memoryview,
         ring: Callable[[Line], None],
     ) -> None:
-        self.skipped: list[tuple[int, str]] = []
         self.returns = Returns()
         self.first: Delivery | None = None
         """The very first delivery."""
@@ -128,7 +127,7 @@ class Exchange:
         with self._lock:
             self._bring_home()
             held = {f"slots_{holder.value}": self._ledger.held_by(holder) for holder in Holder}
-            return {**held, "slot_bytes": self._ledger.nbytes, "samples_skipped": len(self.skipped)}
+            return {**held, "slot_bytes": self._ledger.nbytes}
 
     # The telecom threads' side ----------------------------------------------------------------------------------
 
@@ -160,12 +159,8 @@ class Exchange:
             if attached is not None and attached.spec is not None:
                 line.specs[parcel.spec_id] = self._interned(attached.spec)
             parcel.spec = line.specs[parcel.spec_id]
-            report = self._too_many(attached.skipped) if attached is not None and attached.skipped else None
-            if report is None:
-                deliveries = self._known.filled(line, parcel, self._slots[parcel.slot].nbytes, now_ns)
-            else:
-                deliveries = self._known.answered_empty(line, parcel.seq, report)
-            self._deliver(deliveries, line)
+            slot_nbytes = self._slots[parcel.slot].nbytes
+            self._deliver(self._known.filled(line, parcel, slot_nbytes, now_ns), line)
 
     def empty(self, line: Line, seq: int, report: FailureReport | None) -> None:
         """A worker answered without a batch: the order had been taken back, or failed with a report."""
@@ -241,15 +236,6 @@ class Exchange:
         if len(self._specs) >= _KNOWN_SPECS:
             self._specs.clear()
         return self._specs.setdefault(spec, spec)
-
-    def _too_many(self, skipped: list[tuple[int, str]]) -> FailureReport | None:
-        self.skipped += skipped
-        most = self._config.max_skipped
-        if len(self.skipped) <= most:
-            return None
-        last = "\n  ".join(reason for _, reason in self.skipped[-3:])
-        text = f"{len(self.skipped)} samples were left out, more than max_skipped={most}; the last:\n  {last}"
-        return FailureReport.of(DataError(text), "fetch", skipped[-1][0])
 
 
 def _most_slots_to_hold() -> int:

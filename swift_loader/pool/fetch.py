@@ -6,6 +6,7 @@ done with the samples.
 
 from __future__ import annotations
 
+import contextlib
 from collections import deque
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -180,20 +181,22 @@ class Fetcher:
 
     def _patiently(self, index: int) -> Any:
         """One sample, seeded, with its retries; why not, where it is left out."""
-        attempt = 1
-        while True:
-            try:
-                self._info.turn_to_sample(index)
-                if self._seeds_samples and self._executor is None:
-                    self._info.seed_generators(index)
-                return self._dataset[index]
-            except Exception as error:
-                if attempt == self._attempts:
-                    report = FailureReport.of(error, "fetch", index)
-                    if self._skips:
-                        return _Skipped(report)
-                    raise MakeFailed(report) from error
-                attempt += 1
+        for _ in range(self._attempts - 1):
+            with contextlib.suppress(Exception):
+                return self._once(index)
+        try:
+            return self._once(index)
+        except Exception as error:
+            report = FailureReport.of(error, "fetch", index)
+            if self._skips:
+                return _Skipped(report)
+            raise MakeFailed(report) from error
+
+    def _once(self, index: int) -> Any:
+        self._info.turn_to_sample(index)
+        if self._seeds_samples and self._executor is None:
+            self._info.seed_generators(index)
+        return self._dataset[index]
 
     def _took(self, nanoseconds: int, index: int) -> None:
         self.fetch_ns += nanoseconds

@@ -50,7 +50,6 @@ class InlinePool:
 
     def __init__(self, recipe: Recipe) -> None:
         self.sample_count = 0
-        self.skipped: list[tuple[int, str]] = []
         self._recipe = recipe
         self._cell = Cell(memoryview(bytearray(64)).cast("q"))
         self._line = Line(0, f"swift-worker-c{recipe.consumer}w0", self._cell)
@@ -86,10 +85,10 @@ class InlinePool:
             made = self._as_worker(lambda: self._make(ticket, berth))
         except MakeFailed as failed:
             return Failed(ticket, failed.report, self._line)
-        self.skipped += [(index, report.describe()) for index, report in made.skipped]
+        skipped = [(index, report.describe()) for index, report in made.skipped]
         parcel = Parcel(
             ticket.seq, ticket.seq, 0, made.rows, made.fetch_ns, made.collate_ns, made.encode_ns, 0, made.nbytes,
-            made.slowest_ns, made.slowest_index, Attachment(stream=made.stream, spans=made.spans), made.spec,
+            made.slowest_ns, made.slowest_index, Attachment(None, made.stream, made.spans, skipped=skipped), made.spec,
         )  # fmt: skip
         self._memories = {ticket.seq: berth.room(0)}
         return Full(ticket, parcel, self._line, perf_counter_ns())
@@ -110,7 +109,7 @@ class InlinePool:
 
     def statistics(self) -> dict[str, float]:
         """What is worth counting."""
-        return {"samples_skipped": len(self.skipped)}
+        return {}
 
     def abandon(self) -> None:
         """There is nothing to end."""

@@ -37,7 +37,7 @@ class Order(NamedTuple):
     step: int
     slot: int
     room: int
-    """If the worker must make the slot itself: how large batches have been so far."""
+    """If the worker must make the slot itself: how large slots have been so far."""
     brings_slot: bool
     """The slot's descriptor comes along with this datagram."""
 

@@ -1,0 +1,178 @@
+"""Settings and datasets reach other processes: by pickle, by dill, their large arrays shared."""
+
+import functools
+import os
+import socket
+import subprocess
+import sys
+import types
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from swift_loader.pool.payload import Unsendable, modules_to_preload, pack, unpack
+from tests.unit.batch.samples import Box, examples, same, structures
+
+LARGE = 64 * 1024
+
+
+def _travelled(value):
+    fd, needs_dill = pack(value)
+    return unpack(fd), needs_dill
+
+
+arrays = st.builds(np.ones, st.lists(st.integers(0, 200), max_size=2), st.sampled_from(["f8", ">i4", "U3"]))
+
+
+@examples
+@given(structures(st.one_of(st.integers(), st.text(), st.none(), arrays)))
+def test_what_was_packed_is_unpacked(value):
+    again, needs_dill = _travelled(value)
+    assert not needs_dill
+    assert same(again, value)
+
+
+@examples
+@given(st.lists(st.integers(0, 3 * LARGE), max_size=6))
+def test_arrays_of_any_sizes_find_their_places(sizes):
+    value = [np.arange(size, dtype=np.uint8) for size in sizes]
+    assert same(_travelled(value)[0], value)
+
+
+def test_thousands_of_large_arrays_find_their_places():
+    value = [np.full(LARGE, i % 256, np.uint8) for i in range(1000)]
+    again, _ = _travelled(value)
+    assert all((array == i % 256).all() for i, array in enumerate(again))
+
+
+@pytest.mark.parametrize("beside", [None, lambda: 1], ids=["pickle", "dill"])
+def test_large_arrays_are_shared_until_they_are_written_to(beside):
+    array = np.full(LARGE, 5, np.uint8)
+    fd, _ = pack({"array": array, "beside": beside})
+    first, second = (unpack(os.dup(fd))["array"] for _ in range(2))
+    size = os.fstat(fd).st_size
+    assert LARGE < size < 2 * LARGE
+    first[0] = 1  # a copy of this page, for this reader only
+    assert (second[0], array[0]) == (5, 5)
+    assert unpack(fd)["array"][0] == 5
+    with open("/proc/self/maps") as maps:
+        assert sum("memfd:swift-payload" in line for line in maps) >= 2
+    assert first.ctypes.data % 64 == second.ctypes.data % 64 == 0
+
+
+def test_the_descriptor_is_taken_over_and_the_memory_stays_as_long_as_an_array_needs_it():
+    before = len(os.listdir("/proc/self/fd"))
+    array = unpack(pack(np.arange(LARGE))[0])
+    assert array[LARGE - 1] == LARGE - 1
+    del array
+    assert len(os.listdir("/proc/self/fd")) == before
+
+
+def test_lambdas_and_local_classes_travel_by_dill():
+    offset = 4
+
+    class Local:
+        content = 3
+
+        def total(self):
+            return self.content + offset
+
+    again, needs_dill = _travelled([lambda x: x + offset, Local(), functools.partial(lambda a, b: a * b, 6)])
+    assert needs_dill
+    assert (again[0](1), again[1].total(), again[2](7)) == (5, 7, 42)
+
+
+class Loud:
+    def __reduce__(self):
+        raise RuntimeError("I stay here")
+
+
+@pytest.mark.parametrize(
+    "make", [Loud, lambda: socket.socket(), lambda: (n for n in ())], ids=["loud", "socket", "generator"]
+)
+def test_what_cannot_travel_is_named_and_nothing_is_left_of_the_try(make):
+    value = make()
+    before = os.listdir("/proc/self/fd")
+    with pytest.raises(Unsendable) as caught:
+        pack([np.zeros(LARGE), value])
+    assert caught.value.__cause__ is not None
+    assert os.listdir("/proc/self/fd") == before
+    if isinstance(value, socket.socket):
+        value.close()
+
+
+def test_a_tensor_travels():
+    again, needs_dill = _travelled(Box(torch.arange(LARGE)))
+    assert not needs_dill
+    assert torch.equal(again.content, torch.arange(LARGE))
+
+
+TRAINER = """
+import sys, numpy as np
+from swift_loader.pool.payload import pack
+
+FACTOR = 3
+def scaled(x):
+    return x * FACTOR
+class Base:
+    def __len__(self):
+        return 10
+class Dataset(Base):
+    def __init__(self, array):
+        self.array = array
+    def __getitem__(self, i):
+        return scaled(int(self.array[i]))
+
+fds = [pack(value) for value in ((Dataset, {"array": np.arange(100_000)}), Dataset(np.arange(100_000)), scaled)]
+print(*(needs_dill for _, needs_dill in fds), flush=True)
+import os, subprocess
+worker = '''
+import sys
+from swift_loader.pool.payload import unpack
+made, dataset, scaled = (unpack(int(fd)) for fd in sys.argv[1:])
+again = made[0](**made[1])
+assert len(again) == 10 and not hasattr(sys.modules["__main__"], "Dataset") and "torch" not in sys.modules
+print(again[5], dataset[7], scaled(2))
+'''
+numbers = [str(fd) for fd, _ in fds]
+subprocess.run([sys.executable, "-c", worker, *numbers], pass_fds=[fd for fd, _ in fds], check=True)
+"""
+
+
+def test_classes_and_functions_of_main_reach_a_process_with_another_main():
+    done = subprocess.run([sys.executable, "-c", TRAINER], capture_output=True, text=True, timeout=60, check=False)
+    assert done.stdout.split() == ["True", "True", "True", "15", "21", "6"], done.stderr
+
+
+class _OfTorch(torch.utils.data.Dataset):
+    pass
+
+
+class _Plain:
+    __module__ = "collections"
+
+
+def _preloaded(dataset_class, value, *, needs_dill=False):
+    fd, _ = pack(value)
+    try:
+        return modules_to_preload(dataset_class, fd, needs_dill=needs_dill)
+    finally:
+        os.close(fd)
+
+
+def test_what_every_worker_would_import_is_imported_once_before():
+    assert _preloaded(_OfTorch, {}) == ["torch"]
+    assert _preloaded(Box, {}) == []
+    assert _preloaded(Box, {"x": torch.ones(2)}) == ["torch"]
+    assert _preloaded(Box, {}, needs_dill=True) == ["dill"]
+
+
+def test_a_module_that_uses_torch_counts_as_torch(monkeypatch):
+    module = types.ModuleType("a_module_with_torch")
+    module.nn = torch.nn
+    monkeypatch.setitem(sys.modules, module.__name__, module)
+    dataset_class = type("Dataset", (), {"__module__": module.__name__})
+    assert _preloaded(dataset_class, {}) == ["torch"]
