@@ -54,6 +54,8 @@ class Runtime:
         self._next_epoch = 0
         self._stream = (0, 0)
         self._taken: tuple[int, int, int] | None = None
+        self._is_noted = False
+        """Batches of the current epoch were noted that are in no summary."""
         self._skip_count = 0
         self._last_skipped: deque[str] = deque(maxlen=3)
         self._recipe = recipe
@@ -85,6 +87,7 @@ class Runtime:
     def begin(self, epoch: Epoch) -> int:
         """An iteration takes its first batch; gives back how many there are."""
         assert self.plan is not None
+        self._sum_up()  # an epoch that was left early counts for itself
         self.current = epoch
         self.epoch = self._next_epoch
         self._next_epoch += 1
@@ -134,14 +137,19 @@ class Runtime:
             parcel.slowest_index,
         )  # fmt: skip
         if self._recorder is not None:
+            self._is_noted = True
             self._recorder.batch(record)
         if self._trace is not None:
             self._trace.batch(record, moments)
 
     def end(self) -> None:
         """An iteration has taken its last batch."""
-        if self._recorder is not None:
+        self._sum_up()
+
+    def _sum_up(self) -> None:
+        if self._recorder is not None and self._is_noted:
             self._recorder.epoch(self.epoch)
+        self._is_noted = False
 
     def set_epoch(self, epoch: int) -> None:
         if epoch not in (self.epoch, self._next_epoch):
@@ -170,6 +178,7 @@ class Runtime:
         self.closed = True
         self._pool.close()
         self._stage.close()
+        self._sum_up()
         if self._recorder is not None:
             self._recorder.close()
         if self._trace is not None:

@@ -66,8 +66,7 @@ class LocalEngine:
         """
         if self._start_method == "fork":
             _refuse_unsafe_fork()
-            recipe = self._recipe.with_dataset() if self._recipe.config.share_dataset else self._recipe
-            self._server = _Server.forked(recipe)
+            self._server = _Server.forked(_built(self._recipe) if self._recipe.config.share_dataset else self._recipe)
             return
         self._payload_fd, needs_dill = _packed(self._recipe)
         dataset_class = self._recipe.dataset_class or type(self._recipe.dataset)
@@ -282,6 +281,13 @@ def _packed(recipe: Recipe) -> tuple[int, bool]:
             "be pickled and open files, locks and connections in the dataset's __init__ or at first use; or use "
             "start_method='fork', which sends nothing"
         ) from error.__cause__
+
+
+def _built(recipe: Recipe) -> Recipe:
+    try:
+        return recipe.with_dataset()
+    except Exception as error:
+        raise WorkerStartFailed(f"could not build the dataset: {type(error).__name__}: {error}") from error
 
 
 def _refuse_unsafe_fork() -> None:

@@ -14,6 +14,8 @@ import socket
 from collections.abc import Sequence
 from typing import Protocol
 
+from swift_loader.pool.brisk import Receiver
+
 #: The largest datagram, below the kernel's default for a socket's buffer. A larger message goes as a memory file.
 MAX_DATAGRAM = 128 * 1024
 _MAX_FDS = 64
@@ -47,8 +49,7 @@ class SocketChannel:
 
     def __init__(self, end: socket.socket, *, blocking: bool) -> None:
         self._socket = end
-        self._buffer = bytearray(MAX_DATAGRAM)
-        self._view = memoryview(self._buffer)
+        self._read = self._read_blocking if blocking else Receiver(MAX_DATAGRAM, _ANCILLARY).receive
         end.setblocking(blocking)
 
     @classmethod
@@ -78,20 +79,22 @@ class SocketChannel:
     def receive(self) -> tuple[bytes, list[int]] | None:
         """See `Channel`."""
         try:
-            nbytes, ancillary, flags, _ = self._socket.recvmsg_into([self._buffer], _ANCILLARY, socket.MSG_CMSG_CLOEXEC)
+            datagram, fds, flags = self._read(self._socket.fileno())
         except BlockingIOError:
             return None
         except ConnectionResetError:
             return b"", []
-        datagram = bytes(self._view[:nbytes])
         if flags & socket.MSG_CTRUNC:
-            for fd in _fds_in(ancillary):
+            for fd in fds:
                 os.close(fd)
             raise OSError(errno.EMFILE, "too many open files to take those of a message: raise the limit (ulimit -n)")
-        if not ancillary:
-            return datagram, []
-        fds = _fds_in(ancillary)
-        return (_read_whole(fds.pop()), fds) if datagram == _ELSEWHERE else (datagram, fds)
+        if datagram == _ELSEWHERE:
+            return _read_whole(fds.pop()), fds
+        return datagram, fds
+
+    def _read_blocking(self, _fd: int) -> tuple[bytes, list[int], int]:
+        datagram, ancillary, flags, _ = self._socket.recvmsg(MAX_DATAGRAM, _ANCILLARY, socket.MSG_CMSG_CLOEXEC)
+        return datagram, _fds_in(ancillary), flags
 
     def _send_elsewhere(self, message: bytes, fds: Sequence[int]) -> bool:
         fd = os.memfd_create("swift-message", os.MFD_CLOEXEC)

@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from swift_loader.errors import LoaderClosed
+from swift_loader.errors import FailureReport, LoaderClosed
 from swift_loader.pool.control import Cell
 from swift_loader.pool.dispatch import Delivery, Failed, Full, Ticket
-from swift_loader.pool.failures import error_of
+from swift_loader.pool.failures import error_of, start_error
 from swift_loader.pool.fetch import MakeFailed, Wanted
 from swift_loader.pool.info import WorkerInfo, set_worker_info
 from swift_loader.pool.line import Line
@@ -64,9 +64,12 @@ class InlinePool:
     def open(self) -> Plan:
         """Builds the dataset; gives back the plan."""
         recipe = self._recipe
-        if recipe.config.worker_init is not None:
-            self._as_worker(lambda: recipe.config.worker_init(self._info))
-        self._dataset = self._as_worker(recipe.build)
+        try:
+            if recipe.config.worker_init is not None:
+                self._as_worker(lambda: recipe.config.worker_init(self._info))
+            self._dataset = self._as_worker(recipe.build)
+        except Exception as error:
+            raise start_error(self._line.name, FailureReport.of(error, "build the dataset")) from error
         self.sample_count = checked_length(self._dataset)
         self._plan = recipe.plan(self.sample_count)
         self._maker = BatchMaker(recipe, self._dataset, self._plan, self._info, self._cell)

@@ -113,8 +113,8 @@ def test_multithread_is_a_telecom_thread_per_worker_or_one_for_all():
 
 
 def test_validate_true_starts_other_workers_once_the_dataset_is_known_to_build(tmp_path):
-    with started(Noted, {"folder": str(tmp_path), "count": 64}, worker_per_consumer=3, shuffle=False) as loader:
-        assert flat(loader) == list(range(64))
+    with started(Noted, {"folder": str(tmp_path), "count": 640}, worker_per_consumer=3, shuffle=False) as loader:
+        assert flat(loader) == list(range(640))
         until(lambda: len(calls(tmp_path, "init")) == 3, "all workers")
     happened = calls(tmp_path)
     first, second, _ = (call for call in happened if call.what == "init")

@@ -1,0 +1,331 @@
+"""Datasets that cannot be sent, built, asked or batched: each has an error of its own, in time, and nothing is left."""
+
+from __future__ import annotations
+
+import socket
+import sys
+import threading
+import types
+
+import pytest
+
+from swift_loader import ConfigError, DataError, LayoutError, SwiftLoader, WorkerDied, WorkerStartFailed
+from tests.datasets import (
+    CannotBeBuilt,
+    DiesWhenBuilt,
+    Failing,
+    Holding,
+    LengthByWorker,
+    Numbers,
+    Ragged,
+    Records,
+    Unbatchable,
+    calls,
+)
+from tests.loaders import made, started
+from tests.watching import flat, until
+
+METHODS = pytest.mark.parametrize("method", ["forkserver", "spawn", "fork"])
+COUNTS = pytest.mark.parametrize("count", [0, 2])
+
+
+@METHODS
+def test_a_dataset_whose_init_raises_is_told_with_its_traceback(method: str):
+    with pytest.raises(WorkerStartFailed, match="could not build the dataset: FileNotFoundError: /no/such") as raised:
+        made(CannotBeBuilt, start_method=method).start(0)
+    assert isinstance(raised.value.__cause__, FileNotFoundError)
+    assert "in __init__" in str(raised.value.__cause__.__cause__)
+
+
+@pytest.mark.parametrize("method", ["forkserver", "fork"])
+def test_a_shared_dataset_whose_init_raises_is_told_with_its_traceback(method: str):
+    with pytest.raises(WorkerStartFailed, match="could not build the dataset: FileNotFoundError: /no/such"):
+        made(CannotBeBuilt, start_method=method, share_dataset=True).start(0)
+
+
+def test_without_workers_a_dataset_whose_init_raises_is_told_alike():
+    with pytest.raises(WorkerStartFailed, match="could not build the dataset: FileNotFoundError: /no/such") as raised:
+        made(CannotBeBuilt, worker_per_consumer=0).start(0)
+    assert isinstance(raised.value.__cause__, FileNotFoundError)
+
+
+def test_wrong_dataset_kwargs_are_told_with_pythons_words():
+    with pytest.raises(WorkerStartFailed, match=r"TypeError.*unexpected keyword argument 'cuont'"):
+        made(Numbers, {"cuont": 3}).start(0)
+
+
+def test_a_dataset_that_kills_its_worker_when_it_is_built_is_not_built_for_ever(tmp_path):
+    with pytest.raises(WorkerDied, match=r"exited with code 9 while it builds the dataset; it was started 3 times"):
+        made(DiesWhenBuilt, {"folder": str(tmp_path)}, worker_per_consumer=1).start(0)
+    assert len(calls(tmp_path)) == 3
+
+
+@COUNTS
+def test_an_empty_dataset_is_refused(count: int):
+    with pytest.raises(ConfigError, match="Numbers is empty"):
+        made(Numbers, {"count": 0}, worker_per_consumer=count).start(0)
+
+
+@COUNTS
+def test_fewer_samples_than_consumers_repeat_and_say_so(count: int):
+    given = {"nb_consumer": 3, "consumer": 2, "worker_per_consumer": count}
+    with pytest.warns(UserWarning, match="repeat"):  # noqa: SIM117 - only what warns belongs in there
+        with started(Numbers, {"count": 2}, **given) as loader:
+            ((numbers, mask),) = [(batch.tolist(), loader.last_batch_mask.tolist()) for batch in loader]
+    assert numbers[0] in (0, 1)
+    assert mask == [False]
+
+
+@COUNTS
+def test_a_function_that_makes_no_dataset_is_refused(count: int):
+    with pytest.raises(ConfigError, match=r"int has no __getitem__.*map-style"):
+        made(make_no_dataset, worker_per_consumer=count).start(0)
+
+
+def make_no_dataset() -> int:
+    return 5
+
+
+@COUNTS
+def test_a_function_that_makes_a_dataset_without_a_length_is_refused(count: int):
+    with pytest.raises(ConfigError, match="has no __len__"):
+        made(make_without_length, worker_per_consumer=count).start(0)
+
+
+def make_without_length():
+    from tests.datasets import WithoutLength
+
+    return WithoutLength()
+
+
+def test_a_generator_cannot_be_sent_and_the_error_names_the_ways_out():
+    refusal = r"cannot be sent to worker processes: .*generator.*start_method='fork'"
+    with pytest.raises(ConfigError, match=refusal):
+        SwiftLoader.from_dataset(Holding(x for x in range(3)), 4, 1, 2).start(0)
+    with pytest.raises(ConfigError, match="cannot be sent to worker processes"):
+        made(Holding, {"held": (x for x in range(3))}).start(0)
+
+
+def test_a_socket_cannot_be_sent():
+    with socket.socket() as connection, pytest.raises(ConfigError, match=r"cannot be sent to worker processes.*socket"):
+        made(Holding, {"held": connection}).start(0)
+
+
+@pytest.mark.parametrize("kind", ["lock", "open file"])
+def test_what_holds_a_lock_or_an_open_file_is_sent_or_refused_but_never_hangs(kind: str, tmp_path):
+    path = tmp_path / "file"
+    path.write_text("some text")
+    with path.open() as file:
+        held = threading.Lock() if kind == "lock" else file
+        with SwiftLoader.from_dataset(Holding(held), 4, 1, 2, shuffle=False) as loader:
+            try:
+                loader.start(0)
+            except ConfigError as error:
+                refusal = str(error)
+            else:
+                refusal = ""
+                assert flat(loader) == list(range(16))
+    assert refusal == "" or "cannot be sent to worker processes" in refusal
+
+
+def test_a_class_that_workers_cannot_find_is_told_by_name(monkeypatch):
+    module = types.ModuleType("only_in_this_process")
+    exec("class Set:\n    __len__ = lambda self: 3\n    __getitem__ = lambda self, i: i", vars(module))
+    module.Set.__module__ = module.__name__
+    monkeypatch.setitem(sys.modules, module.__name__, module)
+    with pytest.raises(WorkerStartFailed, match="ModuleNotFoundError: No module named 'only_in_this_process'"):
+        made(module.Set).start(0)
+
+
+def test_a_length_that_differs_between_workers_is_an_error():
+    with (
+        pytest.raises(ConfigError, match=r"len\(\) is 65 in swift-worker-c0w1 and 64 in the first"),
+        started(LengthByWorker) as loader,
+    ):
+        until(lambda: list(loader) is None)
+
+
+@COUNTS
+@pytest.mark.parametrize("bad", [0, 9, 15])
+def test_a_sample_that_raises_is_named_and_the_loader_goes_on(count: int, bad: int):
+    given = {"worker_per_consumer": count, "shuffle": False, "batch_size": 4, "validate": False}
+    with started(Failing, {"bad": (bad,), "times": 1}, **{**given, "worker_per_consumer": min(count, 1)}) as loader:
+        iterator, found = iter(loader), []
+        for step in range(4):
+            if step == bad // 4:
+                with pytest.raises(DataError, match=f"fetch of sample {bad} .*epoch 0, step {step}"):
+                    next(iterator)
+            else:
+                found += next(iterator).tolist()
+        assert found == [number for number in range(16) if number // 4 != bad // 4]
+        with pytest.raises(StopIteration):
+            next(iterator)
+        assert flat(loader) == list(range(16))
+
+
+class Odd(Numbers):
+    """Raises what is hard to carry."""
+
+    def __init__(self, how: str) -> None:
+        super().__init__(8)
+        self.how = how
+
+    def __getitem__(self, index: int):
+        if self.how == "unpicklable":
+            error = RuntimeError("holds a lock")
+            error.lock = threading.Lock()
+            raise error
+        if self.how == "unloadable":
+            raise NeedsTwo("a", "b")
+        if self.how == "stop":
+            raise StopIteration
+        if self.how == "huge":
+            raise ValueError("x" * 1_000_000)
+        if self.how == "no text":
+            raise WithoutText
+        raise KeyError(index)
+
+
+class NeedsTwo(Exception):
+    def __init__(self, one: str, two: str) -> None:
+        super().__init__(one)
+
+
+class WithoutText(Exception):
+    def __str__(self) -> str:
+        raise RuntimeError
+
+
+@COUNTS
+@pytest.mark.parametrize("how", ["unpicklable", "unloadable", "stop", "huge", "no text", "key"])
+def test_an_error_that_is_hard_to_carry_still_arrives(how: str, count: int):
+    names = {"unpicklable": "RuntimeError", "unloadable": "NeedsTwo", "stop": "StopIteration", "huge": "ValueError",
+             "no text": "WithoutText", "key": "KeyError"}  # fmt: skip
+    with (
+        started(Odd, {"how": how}, worker_per_consumer=count, validate=False) as loader,
+        pytest.raises(DataError, match=f"fetch of sample [0-7] raised {names[how]}") as raised,
+    ):
+        next(iter(loader))
+    original = raised.value.__cause__
+    assert "__getitem__" in str(original if original.__cause__ is None else original.__cause__)
+    assert len(str(raised.value)) < 100_000
+
+
+@COUNTS
+def test_samples_that_do_not_fit_each_other_are_named(count: int):
+    with (
+        pytest.raises(LayoutError, match=r"boxes.*sample 1 has shape \(2, 4\).*sample, 0, has shape \(1, 4\)"),
+        started(Ragged, shuffle=False, worker_per_consumer=count) as loader,
+    ):
+        next(iter(loader))
+
+
+@COUNTS
+def test_a_sample_that_cannot_be_batched_is_told_with_the_way_out(count: int):
+    with (
+        started(Unbatchable, worker_per_consumer=count, validate=False) as loader,
+        pytest.raises(LayoutError, match=r"what.* is a set, which the default collate cannot batch.*collate_fn"),
+    ):
+        next(iter(loader))
+
+
+class Changing(Numbers):
+    """Sample 11 is of another kind than the others."""
+
+    def __init__(self, other) -> None:
+        super().__init__(16)
+        self.other = other
+
+    def __getitem__(self, index: int):
+        return self.other if index == 11 else {"x": index}
+
+
+@COUNTS
+@pytest.mark.parametrize("other", [{"y": 1}, {"x": 1, "y": 1}, 5, None, [1], {"x": "text"}, {"x": [1]}, {}])
+def test_a_sample_of_another_structure_is_named(other, count: int):
+    with (
+        started(Changing, {"other": other}, worker_per_consumer=count, shuffle=False) as loader,
+        pytest.raises(LayoutError, match=r"sample 11.*epoch 0, step 1"),
+    ):
+        list(loader)
+
+
+@COUNTS
+def test_a_collate_that_fails_is_told_and_the_loader_goes_on(count: int):
+    given = {"collate_fn": fails_for_7, "worker_per_consumer": count, "shuffle": False, "batch_size": 4}
+    with started(Records, {"count": 16}, **given) as loader:
+        iterator = iter(loader)
+        assert next(iterator) == 4
+        with pytest.raises(DataError, match=r"collate_fn raised ZeroDivisionError.*epoch 0, step 1") as raised:
+            next(iterator)
+        assert "fails_for_7" in "".join(map(str, (raised.value.__cause__, raised.value.__cause__.__cause__)))
+        assert [next(iterator), next(iterator)] == [4, 4]
+
+
+def fails_for_7(samples: list) -> int:
+    return len(samples) // all(sample["i"] != 7 for sample in samples)
+
+
+@COUNTS
+@pytest.mark.parametrize("encoder", [lambda batch: 1 // 0, lambda batch: "text", lambda batch: None])
+def test_an_encoder_that_fails_is_told(encoder, count: int):
+    with (
+        started(Numbers, batch_encoder=encoder, batch_decoder=len, worker_per_consumer=count, validate=False) as loader,
+        pytest.raises(DataError, match="batch_encoder raised"),
+    ):
+        next(iter(loader))
+
+
+@COUNTS
+def test_a_decoder_that_fails_raises_its_own_error_and_the_loader_goes_on(count: int):
+    def decode(data: bytes) -> int:
+        return 4 // (len(data) - 8)
+
+    given = {"batch_encoder": as_bytes, "batch_decoder": decode, "shuffle": False}
+    with started(Numbers, {"count": 12}, worker_per_consumer=count, **given) as loader:
+        iterator = iter(loader)
+        with pytest.raises(ZeroDivisionError):
+            next(iterator)
+        assert next(iterator) == -1  # the four of the last batch
+
+
+def as_bytes(batch) -> bytes:
+    return bytes(len(batch))
+
+
+@COUNTS
+def test_a_to_device_that_fails_raises_its_own_error(count: int):
+    with made(Numbers, worker_per_consumer=count) as loader:
+        loader.start(0, None, lambda batch, device: 1 // 0)
+        for _ in range(2):
+            with pytest.raises(ZeroDivisionError):
+                next(iter(loader))
+
+
+@COUNTS
+def test_a_batch_that_cannot_be_pickled_is_told(count: int):
+    with (
+        started(Numbers, collate_fn=generator_of, worker_per_consumer=count, validate=False) as loader,
+        pytest.raises(DataError, match=r"encode raised .*generator"),
+    ):
+        next(iter(loader))
+
+
+def generator_of(samples: list):
+    return (sample for sample in samples)
+
+
+@COUNTS
+def test_a_batch_that_loses_all_its_samples_is_an_error(count: int):
+    given = {"worker_per_consumer": count, "shuffle": False, "batch_size": 4, "on_error": "skip"}
+    with started(Failing, {"bad": (4, 5, 6, 7)}, **given) as loader:
+        iterator = iter(loader)
+        next(iterator)
+        with pytest.raises(DataError, match="all 4 samples of the batch failed"):
+            next(iterator)
+        assert next(iterator).tolist() == [8, 9, 10, 11]
+
+
+def test_a_worker_init_that_fails_is_told():
+    with pytest.raises(WorkerStartFailed, match="ZeroDivisionError"):
+        made(Numbers, worker_init=lambda info: 1 // 0).start(0)

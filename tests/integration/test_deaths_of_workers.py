@@ -1,0 +1,104 @@
+"""A worker that dies changes nothing, or ends in an error that names the sample; it never hangs."""
+
+from __future__ import annotations
+
+import os
+import signal
+
+import pytest
+
+from swift_loader import PoisonedTicket, WorkerError
+from tests.datasets import Deadly, Records, calls
+from tests.loaders import started, stream
+from tests.watching import flat, plain, until, workers
+
+METHODS = pytest.mark.parametrize("method", ["forkserver", "spawn", "fork"])
+
+
+@METHODS
+def test_the_stream_is_the_same_when_workers_are_killed_from_outside(method: str):
+    expected = stream(Records, {"count": 160}, epochs=3, worker_per_consumer=0)
+    found = []
+    with started(Records, {"count": 160}, start_method=method, data_queue_size=2, message_queue_size=1) as loader:
+        for _ in range(3):
+            for step, batch in enumerate(loader):
+                found.append(plain(batch))
+                if step % 7 == 3:
+                    os.kill(until(workers)[0].pid, signal.SIGKILL)
+    assert found == expected
+
+
+@pytest.mark.parametrize("how", ["kill", "segfault", "exit 0", "exit 7", "sys.exit"])
+def test_the_stream_is_the_same_when_a_sample_kills_its_worker_once(how: str, tmp_path):
+    kwargs = {"folder": str(tmp_path), "how": how, "times": 1}
+    with started(Deadly, kwargs, shuffle=False) as loader:
+        assert flat(loader) == list(range(32))
+    assert len(calls(tmp_path, "dies")) == 1
+
+
+@pytest.mark.parametrize(
+    ("how", "told"),
+    [
+        ("kill", "killed by SIGKILL"),
+        ("segfault", "killed by SIGSEGV"),
+        ("exit 0", "exited with code 0"),
+        ("exit 7", "exited with code 7"),
+        ("sys.exit", "exited with code 3"),
+    ],
+)
+def test_a_sample_that_always_kills_its_worker_is_named(how: str, told: str, tmp_path):
+    kwargs = {"folder": str(tmp_path), "how": how}
+    with started(Deadly, kwargs, shuffle=False) as loader:
+        iterator = iter(loader)
+        assert next(iterator).tolist() == list(range(8))
+        with pytest.raises(PoisonedTicket, match=f"killed 3 workers.*{told}.* sample 13"):
+            next(iterator)
+        assert next(iterator).tolist() == list(range(16, 24))  # the others are not harmed
+
+
+def test_a_first_sample_that_kills_its_worker_ends_the_start(tmp_path):
+    with pytest.raises(PoisonedTicket, match="sample 13"), started(Deadly, {"folder": str(tmp_path)}, batch_size=32):
+        pass
+    assert len(calls(tmp_path, "dies")) == 3
+
+
+def test_all_workers_killed_at_once_are_replaced():
+    expected = stream(Records, {"count": 160}, worker_per_consumer=0)
+    with started(Records, {"count": 160}, worker_per_consumer=4, data_queue_size=1, message_queue_size=1) as loader:
+        iterator = iter(loader)
+        found = [plain(next(iterator))]
+        for worker in until(lambda: workers() if len(workers()) == 4 else None):
+            worker.kill()
+        found += [plain(batch) for batch in iterator]
+    assert found == expected
+
+
+def test_a_killed_fork_server_is_started_again():
+    expected = stream(Records, {"count": 160}, worker_per_consumer=0)
+    with started(Records, {"count": 160}, data_queue_size=1, message_queue_size=1) as loader:
+        iterator = iter(loader)
+        found = [plain(next(iterator))]
+        for worker in until(lambda: workers() if len(workers()) == 2 else None):
+            server = worker.parent()
+            assert server is not None
+        server.kill()
+        until(lambda: not server.is_running() or server.status() == "zombie")
+        for worker in workers():
+            worker.kill()
+        found += [plain(batch) for batch in iterator]
+    assert found == expected
+
+
+def test_a_killed_server_of_method_fork_is_an_error_and_no_hang():
+    with started(Records, {"count": 1600}, start_method="fork", data_queue_size=1, message_queue_size=1) as loader:
+        iterator = iter(loader)
+        next(iterator)
+        first = until(workers)[0]
+        server = first.parent()
+        assert server is not None
+        server.kill()
+        until(lambda: not server.is_running() or server.status() == "zombie")
+        for worker in workers():
+            worker.kill()
+        with pytest.raises(WorkerError):
+            list(iterator)
