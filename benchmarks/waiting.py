@@ -25,7 +25,7 @@ from benchmarks.sides import Work, build_swift, build_torch
 from benchmarks.workloads import Waiting
 
 BATCH_SIZE = 16
-EPOCH_BATCHES = 128
+EPOCH_BATCHES = 256
 WORKERS = 8
 THREADS = 4
 SERIAL_SAMPLES = 120
@@ -37,8 +37,8 @@ def weigh(batch: Any) -> tuple[int, int]:
 
 
 def work(settings: Settings, threads: int = 1) -> Work:
-    """The workload."""
-    keywords = {"count": settings.size(EPOCH_BATCHES) * BATCH_SIZE}
+    """The workload; with threads, as much more of it as it goes faster."""
+    keywords = {"count": settings.size(EPOCH_BATCHES) * BATCH_SIZE * threads}
     ours = {"worker_threads": threads} if threads > 1 else {}
     return Work(Waiting, keywords, BATCH_SIZE, settings.seed, WORKERS, ours=ours)
 

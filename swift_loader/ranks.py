@@ -99,12 +99,16 @@ class Agreement:
 
     def _compare(self, mine: Fingerprint, other: int, store: Any) -> None:
         theirs: dict[str, Any] = json.loads(store.get(f"{self._prefix}/{other}"))
-        for name in sorted({*mine, *theirs} - {"nb_consumer"}):
-            if mine.get(name) != theirs.get(name):
-                raise RankMismatch(
-                    f"{name} is {mine.get(name)!r} on consumer {self._consumer} and {theirs.get(name)!r} on rank "
-                    f"{other}: ranks of one job must be set alike, or they train on samples twice and miss others"
-                )
+        differences = [
+            f"{name} is {mine.get(name)!r} on consumer {self._consumer} and {theirs.get(name)!r} on rank {other}"
+            for name in sorted({*mine, *theirs} - {"nb_consumer"})
+            if mine.get(name) != theirs.get(name)
+        ]
+        if differences:
+            raise RankMismatch(
+                f"{'; '.join(differences)}: ranks of one job must be set alike, or they train on samples twice and "
+                "miss others"
+            )
 
 
 def _store(distributed: Any) -> Any:

@@ -50,7 +50,9 @@ class Runtime:
         self.plan: Plan | None = None
         self.epoch = 0
         """The epoch that is iterated, or was last."""
-        self.current: Epoch | None = None
+        self.iteration = 0
+        """The number of the iteration that goes on. Not the iteration itself: it holds the loader, which would then be
+        in a cycle, and a forgotten one would be seen late or never."""
         self._next_epoch = 0
         self._stream = (0, 0)
         self._taken: tuple[int, int, int] | None = None
@@ -76,19 +78,17 @@ class Runtime:
     def open(self, ordinal: int) -> None:
         self.plan = self._pool.open()
         config = self._recipe.config
-        if isinstance(self._pool, Pool):
-            ranks.Agreement(self.consumer, ordinal, self._pool.broke).check(
-                self.plan.fingerprint(), config.consumer_count
-            )
+        agreement = ranks.Agreement(self.consumer, ordinal, self._pool.broke)
+        agreement.check(self.plan.fingerprint(), config.consumer_count)
         self._tell_what_may_surprise(self.plan)
         if self._log is not None:
             self._log.info("started", workers=config.worker_count, steps=self.plan.step_count(0, self.consumer))
 
-    def begin(self, epoch: Epoch) -> int:
+    def begin(self) -> int:
         """An iteration takes its first batch; gives back how many there are."""
         assert self.plan is not None
         self._sum_up()  # an epoch that was left early counts for itself
-        self.current = epoch
+        self.iteration += 1
         self.epoch = self._next_epoch
         self._next_epoch += 1
         if self._stream != (self.epoch, 0):
@@ -229,7 +229,7 @@ class Epoch:
     def __init__(self, started: Callable[[], Runtime]) -> None:
         self._started = started
         self._runtime: Runtime | None = None
-        self._left = self._step_count = 0
+        self._left = self._step_count = self._number = 0
         self._handed_ns = 0
 
     def __iter__(self) -> Self:
@@ -239,11 +239,12 @@ class Epoch:
         runtime = self._runtime
         if runtime is None:
             runtime = self._runtime = self._started()
-            self._left = self._step_count = runtime.begin(self)
+            self._left = self._step_count = runtime.begin()
+            self._number = runtime.iteration
             self._handed_ns = perf_counter_ns()
         if self._left == 0:
             raise StopIteration
-        if runtime.current is not self:
+        if runtime.iteration != self._number:
             raise SwiftLoaderError("this iteration was left when another one began: only the newest goes on")
         if runtime.closed:
             raise LoaderClosed("this loader was closed; make another one")

@@ -10,6 +10,7 @@ from __future__ import annotations
 import array
 import errno
 import os
+import select
 import socket
 from collections.abc import Sequence
 from typing import Protocol
@@ -49,6 +50,8 @@ class SocketChannel:
 
     def __init__(self, end: socket.socket, *, blocking: bool) -> None:
         self._socket = end
+        self._poll = select.poll()
+        self._poll.register(end, select.POLLIN)
         self._read = self._read_blocking if blocking else Receiver(MAX_DATAGRAM, _ANCILLARY).receive
         end.setblocking(blocking)
 
@@ -61,6 +64,10 @@ class SocketChannel:
     def fileno(self) -> int:
         """See `Channel`."""
         return self._socket.fileno()
+
+    def has_message(self) -> bool:
+        """Whether `receive` would return at once."""
+        return bool(self._poll.poll(0))
 
     def send(self, datagram: bytes, fds: Sequence[int] = ()) -> bool:
         """See `Channel`."""

@@ -7,9 +7,7 @@ done with the samples.
 from __future__ import annotations
 
 import contextlib
-from collections import deque
-from collections.abc import Callable, Iterator
-from concurrent.futures import Future, ThreadPoolExecutor
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from time import perf_counter_ns
 from typing import Any
@@ -17,6 +15,7 @@ from typing import Any
 from swift_loader.config import LoaderConfig
 from swift_loader.errors import FailureReport
 from swift_loader.pool.control import INDEX, ROW, Cell
+from swift_loader.pool.crew import Crew
 from swift_loader.pool.info import WorkerInfo
 
 
@@ -61,24 +60,26 @@ class Fetcher:
         self._attempts = config.retries + 1
         self._skips = config.on_error == "skip"
         self._seeds_samples = config.random_per == "sample"
-        self._threads = config.worker_threads
-        self._executor = ThreadPoolExecutor(self._threads, "swift-fetch") if self._threads > 1 else None
+        self._crew = Crew(config.worker_threads, self._in_thread) if config.worker_threads > 1 else None
+        self.following: Sequence[int] = ()
+        """Samples that will probably be wanted after those of the batch."""
         self.fetch_ns = 0
         self.slowest_ns = 0
         self.slowest_index = -1
         self.skipped: list[tuple[int, FailureReport]] = []
         # As torch's loader does. Not where single samples are to be seeded, retried or left out.
-        whole = not self._skips and self._attempts == 1 and not self._seeds_samples and self._threads == 1
+        whole = not self._skips and self._attempts == 1 and not self._seeds_samples and self._crew is None
         self._fetch_all: Callable[[list[int]], Any] | None = getattr(dataset, "__getitems__", None) if whole else None
 
     def begin(self, epoch: int, step: int) -> None:
         """Forgets the batch before and seeds the generators for this one."""
+        self.following = ()
         self.fetch_ns = self.slowest_ns = 0
         self.slowest_index = -1
         self.skipped = []
         self._info.turn_to_batch(epoch, step)
         # Threads share the process's own generators, so they are seeded once for all of them.
-        if not self._seeds_samples or self._executor is not None:
+        if not self._seeds_samples or self._crew is not None:
             self._info.seed_generators()
 
     def samples(self, indices: list[int], wanted: Wanted) -> Iterator[Any]:
@@ -90,8 +91,8 @@ class Fetcher:
         """
         if self._fetch_all is not None:
             return self._whole(indices, wanted)
-        if self._executor is not None:
-            return self._by_threads(indices, wanted, self._executor)
+        if self._crew is not None:
+            return self._by_crew(indices, wanted, self._crew)
         return self._one_by_one(indices, wanted)
 
     def timed(self, action: Callable[[], Any], index: int | None) -> Any:
@@ -105,9 +106,9 @@ class Fetcher:
             self._took(perf_counter_ns() - begun, -1 if index is None else index)
 
     def close(self) -> None:
-        """Ends the threads; those that hang in the dataset are not waited for."""
-        if self._executor is not None:
-            self._executor.shutdown(wait=False, cancel_futures=True)
+        """Ends the threads."""
+        if self._crew is not None:
+            self._crew.close()
 
     def _one_by_one(self, indices: list[int], wanted: Wanted) -> Iterator[Any]:
         dataset, cell, word, seq = self._dataset, self._cell.words, wanted.word, wanted.seq
@@ -149,29 +150,20 @@ class Fetcher:
             raise MakeFailed(FailureReport.of(error, "fetch"))
         return iter(samples)
 
-    def _by_threads(self, indices: list[int], wanted: Wanted, executor: ThreadPoolExecutor) -> Iterator[Any]:
-        """Keeps twice as many samples asked for as there are threads: more would only take memory."""
-        running: deque[tuple[Future[tuple[Any, int]], int, int]] = deque()
-        upcoming = iter(enumerate(indices))
-        try:
-            while True:
-                while len(running) < 2 * self._threads and (following := next(upcoming, None)) is not None:
-                    running.append((executor.submit(self._in_thread, following[1]), *following))
-                if not running:
-                    return
-                if not wanted:
-                    raise TakenBack
-                future, row, index = running.popleft()
-                self._cell.at(row, index)
-                sample, took = future.result()
-                self._took(took, index)
-                if type(sample) is not _Skipped:
-                    yield sample
-                else:
-                    self.skipped.append((index, sample.report))
-        finally:
-            for future, _, _ in running:
-                future.cancel()
+    def _by_crew(self, indices: list[int], wanted: Wanted, crew: Crew) -> Iterator[Any]:
+        results = crew.results(indices, self.following)
+        for row, index in enumerate(indices):
+            if not wanted:
+                results.close()
+                raise TakenBack
+            self._cell.at(row, index)
+            sample, took = next(results)
+            self._took(took, index)
+            if type(sample) is not _Skipped:
+                yield sample
+            else:
+                self.skipped.append((index, sample.report))
+        next(results, None)  # so that it ends as whole, and keeps what it has asked for the batch after this one
 
     def _in_thread(self, index: int) -> tuple[Any, int]:
         self._info.turn_to_sample(index)
@@ -194,7 +186,7 @@ class Fetcher:
 
     def _once(self, index: int) -> Any:
         self._info.turn_to_sample(index)
-        if self._seeds_samples and self._executor is None:
+        if self._seeds_samples and self._crew is None:
             self._info.seed_generators(index)
         return self._dataset[index]
 

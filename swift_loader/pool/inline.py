@@ -60,6 +60,7 @@ class InlinePool:
         self._epoch: int | None = None
         self._made: Made | None = None
         self._closed = False
+        self._fatal: BaseException | None = None
 
     def open(self) -> Plan:
         """Builds the dataset; gives back the plan."""
@@ -79,6 +80,8 @@ class InlinePool:
         """Makes the next batch."""
         if self._closed:
             raise LoaderClosed("the loader was closed")
+        if self._fatal is not None:
+            raise self._fatal
         ticket = self._next
         last = ticket.step + 1 >= self._plan.step_count(ticket.epoch, self._recipe.consumer)
         following = (ticket.epoch + 1, 0) if last else (ticket.epoch, ticket.step + 1)
@@ -88,6 +91,8 @@ class InlinePool:
             made = self._as_worker(lambda: self._make(ticket, berth))
         except MakeFailed as failed:
             return Failed(ticket, failed.report, self._line)
+        except Exception as error:  # noqa: BLE001 - user code outside of fetching: a set_epoch, a plan
+            return Failed(ticket, FailureReport.of(error, "make the batch"), self._line)
         skipped = [(index, report.describe()) for index, report in made.skipped]
         parcel = Parcel(
             ticket.seq, ticket.seq, 0, made.rows, made.fetch_ns, made.collate_ns, made.encode_ns, 0, made.nbytes,
@@ -109,6 +114,10 @@ class InlinePool:
     def error_of(self, failed: Failed) -> SwiftLoaderError:
         """What to raise for a ticket that could not be made."""
         return error_of(failed, self._recipe.consumer)
+
+    def broke(self, error: BaseException) -> None:
+        """The consumer is told at its next call."""
+        self._fatal = error
 
     def statistics(self) -> dict[str, float]:
         """What is worth counting."""
@@ -151,6 +160,7 @@ class _HeapBerth:
     def __init__(self) -> None:
         self._memory = HeapMemory(0)
         self.wanted = Wanted([0], 0)
+        self.following: int | None = None
 
     def room(self, nbytes: int, keep: int = 0) -> HeapMemory:
         if self._memory.nbytes < nbytes:

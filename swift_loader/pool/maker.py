@@ -51,6 +51,8 @@ class Berth(Protocol):
         ...
 
     wanted: Wanted
+    following: int | None
+    """The step of the same epoch that is probably made next."""
 
 
 @dataclass(slots=True)
@@ -75,6 +77,8 @@ class BatchMaker:
 
     def __init__(self, recipe: Recipe, dataset: Any, plan: Plan, info: WorkerInfo, cell: Cell) -> None:
         self._config = recipe.config
+        self.looks_ahead = recipe.config.worker_threads > 1
+        """Whether it helps to know which batch follows."""
         self._consumer = recipe.consumer
         self._dataset = dataset
         self._plan = plan
@@ -97,6 +101,8 @@ class BatchMaker:
         indices = self._indices(epoch, step)
         fetcher = self._fetcher
         fetcher.begin(epoch, step)
+        if self.looks_ahead and berth.following is not None:
+            fetcher.following = self._indices(epoch, berth.following)
         begun = perf_counter_ns()
         if self._config.collate_fn is not None:
             collated = self._user_collated(indices, berth)

@@ -57,6 +57,7 @@ def run(channel_fd: int, lifeline_fd: int, name: str, recipe: Recipe | None) -> 
         worker = _arrive(channel, recipe)
         if worker is not None:
             worker.loop()
+            worker.close()
     channel.close()
     _flush()
 
@@ -110,12 +111,17 @@ class Worker:
         self._cell = control.cell(setup.worker)
         self._max_batch_nbytes = setup.max_batch_nbytes
         self._maker = maker
+        self._looks_ahead = maker.looks_ahead
         self._set_epoch = getattr(dataset, "set_epoch", None)
         self._epoch: int | None = None
         self._slots: dict[int, Slot] = {}
         self._orders: deque[Order] = deque()
         self._spec_ids: dict[int, tuple[int, BatchSpec]] = {}
         self._spec_count = 0
+
+    def close(self) -> None:
+        """Ends the fetching threads."""
+        self._maker.close()
 
     def loop(self) -> None:
         """Until the consumer retires this worker or goes."""
@@ -124,9 +130,11 @@ class Worker:
             while not self._orders:
                 self._cell.enter(WAITS)
                 if not self._receive():
-                    self._maker.close()
                     return
-            self._make(self._orders.popleft(), perf_counter_ns() - begun)
+            order_wait_ns = perf_counter_ns() - begun
+            if self._looks_ahead and self._channel.has_message() and not self._receive():
+                return
+            self._make(self._orders.popleft(), order_wait_ns)
 
     def _receive(self) -> bool:
         received = self._channel.receive()
@@ -206,12 +214,14 @@ class Worker:
 class _SlotBerth:
     """The slot of one order, as the maker sees it."""
 
-    __slots__ = ("_order", "_worker", "made", "wanted")
+    __slots__ = ("_order", "_worker", "following", "made", "wanted")
 
     def __init__(self, worker: Worker, order: Order) -> None:
         self._worker = worker
         self._order = order
         self.wanted = Wanted(worker._control.word(order.slot), order.seq)
+        after = worker._orders[0] if worker._orders else None
+        self.following = after.step if after is not None and after.epoch == order.epoch else None
         self.made: Slot | None = None
         """The slot that had to be made for this order."""
 

@@ -57,7 +57,9 @@ def test_a_sample_that_always_kills_its_worker_is_named(how: str, told: str, tmp
 
 
 def test_a_first_sample_that_kills_its_worker_ends_the_start(tmp_path):
-    with pytest.raises(PoisonedTicket, match="sample 13"), started(Deadly, {"folder": str(tmp_path)}, batch_size=32):
+    with pytest.raises(PoisonedTicket, match="sample 13"), started(
+        Deadly, {"folder": str(tmp_path), "count": 3200}, shuffle=False, batch_size=32
+    ):
         pass
     assert len(calls(tmp_path, "dies")) == 3
 
@@ -78,12 +80,12 @@ def test_a_killed_fork_server_is_started_again():
     with started(Records, {"count": 160}, data_queue_size=1, message_queue_size=1) as loader:
         iterator = iter(loader)
         found = [plain(next(iterator))]
-        for worker in until(lambda: workers() if len(workers()) == 2 else None):
-            server = worker.parent()
-            assert server is not None
+        orphans = until(lambda: workers() if len(workers()) == 2 else None)
+        server = orphans[0].parent()
+        assert server is not None
         server.kill()
         until(lambda: not server.is_running() or server.status() == "zombie")
-        for worker in workers():
+        for worker in orphans:
             worker.kill()
         found += [plain(batch) for batch in iterator]
     assert found == expected
@@ -93,12 +95,12 @@ def test_a_killed_server_of_method_fork_is_an_error_and_no_hang():
     with started(Records, {"count": 1600}, start_method="fork", data_queue_size=1, message_queue_size=1) as loader:
         iterator = iter(loader)
         next(iterator)
-        first = until(workers)[0]
-        server = first.parent()
+        orphans = until(lambda: workers() if len(workers()) == 2 else None)
+        server = orphans[0].parent()
         assert server is not None
         server.kill()
         until(lambda: not server.is_running() or server.status() == "zombie")
-        for worker in workers():
+        for worker in orphans:
             worker.kill()
         with pytest.raises(WorkerError):
             list(iterator)

@@ -77,12 +77,11 @@ def test_close_while_another_thread_waits_for_a_batch_wakes_it():
 
 
 def test_a_forgotten_loader_warns_and_leaves_nothing():
+    loader = made(Numbers)
+    loader.start(0)
+    next(iter(loader))
     with pytest.warns(ResourceWarning, match="was not closed"):
-        loader = made(Numbers)
-        loader.start(0)
-        next(iter(loader))
         del loader
-        gc.collect()
     until(lambda: not descendants(), "the end of the workers")
 
 

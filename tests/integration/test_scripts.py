@@ -107,7 +107,7 @@ class Set:
         return 8
 
     def __getitem__(self, index):
-        return str(("torch" in sys.modules, sys.modules["__main__"].__dict__.get("MARK")))
+        return str(("tor" + "ch" in sys.modules, sys.modules["__main__"].__dict__.get("MARK")))
 
 def model(x):
     return F.relu(torch.as_tensor(x))
@@ -153,10 +153,10 @@ def test_a_subclass_of_torchs_dataset_makes_the_same_stream_everywhere():
 
 def test_workers_have_the_scripts_folder_and_path(tmp_path):
     (tmp_path / "beside.py").write_text(
-        "import os\n"
+        "import os, pathlib\n"
         "class Set:\n"
         "    def __len__(self): return 4\n"
-        "    def __getitem__(self, index): return os.getcwd() + ' ' + open('data.txt').read()\n"
+        "    def __getitem__(self, index): return os.getcwd() + ' ' + pathlib.Path('data.txt').read_text()\n"
     )
     (tmp_path / "data.txt").write_text("content")
     out = run_script(
