@@ -15,7 +15,8 @@ import socket
 import subprocess
 import sys
 import threading
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from swift_loader.config import StartMethod
@@ -81,21 +82,12 @@ class LocalEngine:
         Raises:
             WorkerStartFailed: if the system refuses another process.
         """
-        ours, theirs = SocketChannel.pair()
-        alive, lifeline = _lifeline()
-        try:
-            process = self._process(name, theirs, alive, lifeline)
-        except BaseException:
-            ours.close()
-            _cut(lifeline)
-            raise
-        finally:
-            theirs.close()
-            os.close(alive)
+        with _ends() as ends:
+            process = self._process(name, ends)
         fds = [control_fd] if self._server_has_recipe() else [control_fd, self._payload_fd]
         with contextlib.suppress(OSError):  # it has died already: its sentinel tells
-            ours.send(messages.write_pickled(messages.SETUP, setup), fds)
-        return process, ours
+            ends.ours.send(messages.write_pickled(messages.SETUP, setup), fds)
+        return process, ends.ours
 
     @property
     def sends_payload(self) -> bool:
@@ -112,11 +104,9 @@ class LocalEngine:
             os.close(self._payload_fd)
             self._payload_fd = -1
 
-    def _process(self, name: str, theirs: socket.socket, alive: int, lifeline: int) -> Process:
+    def _process(self, name: str, ends: _Ends) -> Process:
         if self._start_method == "spawn":
-            code = f"zygote.spawned({theirs.fileno()}, {alive}, {name!r})"
-            child = _python(code, [theirs.fileno(), alive])
-            return _Spawned(child, lifeline)
+            return _Spawned(_python(f"zygote.spawned(*{ends.fds}, {name!r})", ends.fds), ends.lifeline)
         with self._lock:
             if self._server is None or not self._server.alive():
                 if self._start_method == "fork":
@@ -125,8 +115,8 @@ class LocalEngine:
                     )
                 self._start_server()
             assert self._server is not None
-            pid, fds = self._server.ask(zygote.FORK, name, [theirs.fileno(), alive])
-            return _Forked(pid, fds[0], lifeline, self)
+            pid, fds = self._server.ask(zygote.FORK, name, ends.fds)
+            return _Forked(pid, fds[0], ends.lifeline, self)
 
     def _start_server(self) -> None:
         if self._server is not None:
@@ -160,36 +150,24 @@ class _Server:
     @classmethod
     def started(cls, modules: list[str]) -> _Server:
         """A server in an interpreter of its own, without the user's main module."""
-        ours, theirs = SocketChannel.pair()
-        alive, lifeline = _lifeline()
-        try:
-            child = _python(f"zygote.main({theirs.fileno()}, {alive}, {modules!r})", [theirs.fileno(), alive])
-        except BaseException:
-            ours.close()
-            _cut(lifeline)
-            raise
-        finally:
-            theirs.close()
-            os.close(alive)
-        return cls(child, ours, lifeline)
+        with _ends() as ends:
+            pid = _python(f"zygote.main(*{ends.fds}, {modules!r})", ends.fds)
+            return cls(pid, ends.ours, ends.lifeline)
 
     @classmethod
     def forked(cls, recipe: Recipe) -> _Server:
         """A server that is a copy of this process, dataset and all."""
-        ours, theirs = SocketChannel.pair()
-        alive, lifeline = _lifeline()
-        pid = os.fork()
-        if pid == 0:
-            status = 1
-            try:
-                ours.close()
-                zygote.Zygote(SocketChannel(theirs, blocking=True), alive, recipe).serve()
-                status = 0
-            finally:
-                os._exit(status)
-        theirs.close()
-        os.close(alive)
-        return cls(pid, ours, lifeline)
+        with _ends() as ends:
+            pid = os.fork()
+            if pid == 0:
+                status = 1
+                try:
+                    ends.ours.close()
+                    zygote.Zygote(SocketChannel(ends.theirs, blocking=True), ends.alive, recipe).serve()
+                    status = 0
+                finally:
+                    os._exit(status)
+            return cls(pid, ends.ours, ends.lifeline)
 
     def alive(self) -> bool:
         """Whether it still runs."""
@@ -321,10 +299,36 @@ def _python(code: str, fds: list[int]) -> int:
     return child.pid
 
 
-def _lifeline() -> tuple[int, int]:
+@dataclass(frozen=True, slots=True)
+class _Ends:
+    """What connects this process and a child: a channel, and the child's lifeline."""
+
+    ours: SocketChannel
+    theirs: socket.socket
+    alive: int
+    lifeline: int
+
+    @property
+    def fds(self) -> list[int]:
+        """The child's ends."""
+        return [self.theirs.fileno(), self.alive]
+
+
+@contextlib.contextmanager
+def _ends() -> Iterator[_Ends]:
+    """Makes the ends; the child's are closed here afterwards, and ours too if there is no child."""
+    ours, theirs = SocketChannel.pair()
     alive, lifeline = os.pipe2(os.O_CLOEXEC)
     _lifelines.add(lifeline)
-    return alive, lifeline
+    try:
+        yield _Ends(ours, theirs, alive, lifeline)
+    except BaseException:
+        ours.close()
+        _cut(lifeline)
+        raise
+    finally:
+        theirs.close()
+        os.close(alive)
 
 
 def _cut(lifeline: int) -> None:
