@@ -132,6 +132,20 @@ class Deadly(Numbers):
         return index
 
 
+class Hangs(Numbers):
+    """Sample ``bad`` never comes, the first ``times`` times in all workers."""
+
+    def __init__(self, folder: str, bad: int = 13, times: int = 1 << 30) -> None:
+        super().__init__(32)
+        self.folder, self.bad, self.times = folder, bad, times
+
+    def __getitem__(self, index: int) -> Any:
+        if index == self.bad and len(calls(self.folder)) < self.times:
+            note(self.folder, "hangs", index)
+            time.sleep(3600)
+        return index
+
+
 class DiesWhenBuilt(Numbers):
     def __init__(self, folder: str) -> None:
         note(folder, "init")

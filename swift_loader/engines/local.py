@@ -116,7 +116,7 @@ class LocalEngine:
                 self._start_server()
             assert self._server is not None
             pid, fds = self._server.ask(zygote.FORK, name, ends.fds)
-            return _Forked(pid, fds[0], ends.lifeline, self)
+            return _Forked(pid, fds[0], ends.lifeline, self, self._server)
 
     def _start_server(self) -> None:
         if self._server is not None:
@@ -128,9 +128,10 @@ class LocalEngine:
     def _server_has_recipe(self) -> bool:
         return self._start_method == "fork" or self._recipe.config.share_dataset
 
-    def _status_of(self, pid: int) -> int | None:
+    def _status_of(self, pid: int, parent: _Server) -> int | None:
         with self._lock, contextlib.suppress(WorkerStartFailed):
-            if self._server is not None:
+            # A server that was started since knows nothing of the children of the one before.
+            if self._server is not None and self._server is parent:
                 status, _ = self._server.ask(zygote.STATUS, pid)
                 return os.waitstatus_to_exitcode(status)
         return None
@@ -227,13 +228,13 @@ class _Child:
 class _Forked(_Child):
     """A child of the fork server, which alone can tell how it ended."""
 
-    def __init__(self, pid: int, sentinel: int, lifeline: int, engine: LocalEngine) -> None:
+    def __init__(self, pid: int, sentinel: int, lifeline: int, engine: LocalEngine, server: _Server) -> None:
         super().__init__(pid, sentinel, lifeline)
-        self._engine = engine
+        self._engine, self._server = engine, server
 
     def exit_status(self) -> int | None:
         """See `Process`."""
-        return self._engine._status_of(self.pid)
+        return self._engine._status_of(self.pid, self._server)
 
 
 class _Spawned(_Child):

@@ -11,6 +11,7 @@ import io
 import mmap
 import os
 import pickle
+import re
 import struct
 import sys
 from types import FunctionType, ModuleType
@@ -151,8 +152,13 @@ def _is_of_torch(value: Any) -> bool:
     return isinstance(name, str) and name.partition(".")[0] == "torch"
 
 
+#: As a text of its own in the pickle, with its length before it: "torch", or what begins with "torch.". A path that has
+#: the word in it does not count.
+_NAME_OF_TORCH = re.compile(rb"\x8c(?:\x05torch|[\x06-\xff]torch\.)")
+
+
 def _mentions_torch(fd: int) -> bool:
     with open(os.dup(fd), "rb") as file:  # noqa: PTH123 - a descriptor
         file.seek(0)
         stream_nbytes, _ = _HEAD.unpack(file.read(_HEAD.size))
-        return b"torch" in file.read(stream_nbytes)
+        return _NAME_OF_TORCH.search(file.read(stream_nbytes)) is not None

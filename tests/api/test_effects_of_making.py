@@ -12,11 +12,21 @@ import psutil
 import pytest
 import torch
 
-from swift_loader import ConfigError, DataError, LayoutError, PoisonedTicket, SwiftLoader, WorkerInfo, WorkerStartFailed
+from swift_loader import (
+    ConfigError,
+    DataError,
+    LayoutError,
+    PoisonedTicket,
+    SwiftLoader,
+    WorkerError,
+    WorkerInfo,
+    WorkerStartFailed,
+)
 from tests.datasets import (
     BothInOneSet,
     Deadly,
     Failing,
+    Hangs,
     Noted,
     Numbers,
     Pictures,
@@ -331,6 +341,22 @@ def test_engine_local_is_the_only_one_so_far():
     assert stream(Numbers, engine="local") == stream(Numbers)
     with pytest.raises(ConfigError, match="engine must be one of 'local', not 'ray'"):
         made(Numbers, engine="ray")
+
+
+def test_timeout_s_is_how_long_a_worker_may_make_no_progress(tmp_path):
+    with started(Hangs, {"folder": str(tmp_path), "times": 1}, shuffle=False, timeout_s=0.5) as loader:
+        assert flat(loader) == list(range(32))
+    assert len(calls(tmp_path, "hangs")) == 1
+
+
+def test_timeout_s_names_a_sample_that_always_hangs(tmp_path):
+    given = {"shuffle": False, "timeout_s": 0.5, "max_attempts": 2}
+    with (
+        started(Hangs, {"folder": str(tmp_path)}, **given) as loader,
+        pytest.raises(WorkerError, match="sample 13"),
+    ):
+        list(loader)
+    assert len(calls(tmp_path, "hangs")) == 2
 
 
 def test_timeout_s_changes_nothing_for_those_who_are_in_time():

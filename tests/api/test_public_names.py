@@ -111,8 +111,7 @@ def test_all_errors_have_one_root():
 
 def test_importing_the_package_does_not_import_torch():
     code = (
-        "import sys, swift_loader; swift_loader.ConfigError; swift_loader.worker_info;"
-        "sys.exit('torch' in sys.modules)"
+        "import sys, swift_loader; swift_loader.ConfigError; swift_loader.worker_info;sys.exit('torch' in sys.modules)"
     )
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
 

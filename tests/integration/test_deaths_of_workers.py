@@ -57,8 +57,9 @@ def test_a_sample_that_always_kills_its_worker_is_named(how: str, told: str, tmp
 
 
 def test_a_first_sample_that_kills_its_worker_ends_the_start(tmp_path):
-    with pytest.raises(PoisonedTicket, match="sample 13"), started(
-        Deadly, {"folder": str(tmp_path), "count": 3200}, shuffle=False, batch_size=32
+    with (
+        pytest.raises(PoisonedTicket, match="sample 13"),
+        started(Deadly, {"folder": str(tmp_path), "count": 3200}, shuffle=False, batch_size=32),
     ):
         pass
     assert len(calls(tmp_path, "dies")) == 3

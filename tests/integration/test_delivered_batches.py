@@ -101,9 +101,7 @@ def test_slots_come_home_when_batches_are_dropped():
 
 
 def test_more_batches_than_the_budget_holds_is_an_error_that_counts_them():
-    with started(
-        Pictures, {"count": 400}, memory_budget=8 << 20, data_queue_size=2, message_queue_size=1
-    ) as loader:
+    with started(Pictures, {"count": 400}, memory_budget=8 << 20, data_queue_size=2, message_queue_size=1) as loader:
         kept = []
         with pytest.raises(LayoutError, match=r"\d+ batches .* are still held.*memory_budget of 8,388,608"):
             kept.extend(loader)  # what came before the error stays in the list
@@ -112,9 +110,7 @@ def test_more_batches_than_the_budget_holds_is_an_error_that_counts_them():
 
 
 def test_a_loader_goes_on_after_batches_were_let_go_within_the_budget():
-    with started(
-        Pictures, {"count": 400}, memory_budget=8 << 20, data_queue_size=2, message_queue_size=1
-    ) as loader:
+    with started(Pictures, {"count": 400}, memory_budget=8 << 20, data_queue_size=2, message_queue_size=1) as loader:
         for _ in range(2):
             window: list = []
             for batch in loader:

@@ -144,6 +144,38 @@ def test_a_killed_trainer_leaves_no_worker(method: str, tmp_path):
         assert time.monotonic() - begun < 1.0  # promised: 0.1 s; the machine may be busy
 
 
+def test_ten_killed_trainers_take_their_workers_along_in_a_tenth_of_a_second(tmp_path):
+    out = run_script(
+        tmp_path,
+        """
+import os, signal, statistics, time
+import psutil
+import torch
+from tests.datasets import Slow
+from tests.loaders import started
+from tests.watching import descendants, until, workers
+
+if __name__ == "__main__":
+    took = []
+    for _ in range(10):
+        trainer = os.fork()
+        if trainer == 0:
+            with started(Slow, {"seconds": 5.0}, batch_size=1, validate=False) as loader:
+                next(iter(loader))
+        until(lambda: len(workers(trainer)) == 2)
+        family = descendants(trainer)
+        os.kill(trainer, signal.SIGKILL)
+        begun = time.monotonic()
+        until(lambda: not any(one.is_running() and one.status() != "zombie" for one in family))
+        took.append(time.monotonic() - begun)
+        os.waitpid(trainer, 0)
+    print(statistics.median(took) < 0.1, max(took) < 1.0)
+""",
+        PYTHONWARNINGS="ignore",
+    )
+    assert out == "True True\n"
+
+
 def test_an_interrupted_trainer_gives_one_traceback_and_leaves_no_worker(tmp_path):
     with begin_script(tmp_path, WAITS, "forkserver") as process:
         assert process.stdout is not None

@@ -107,7 +107,7 @@ class Set:
         return 8
 
     def __getitem__(self, index):
-        return str(("tor" + "ch" in sys.modules, sys.modules["__main__"].__dict__.get("MARK")))
+        return str(("".join(["tor", "ch"]) in sys.modules, sys.modules["__main__"].__dict__.get("MARK")))
 
 def model(x):
     return F.relu(torch.as_tensor(x))
@@ -121,6 +121,31 @@ with SwiftLoader(Set, {}, 4, 1, 2, start_method=sys.argv[1]) as loader:
 @pytest.mark.parametrize("method", ["forkserver", "spawn"])
 def test_workers_do_not_load_torch_because_the_script_does(method: str, tmp_path):
     assert run_script(tmp_path, WITH_TORCH, method) == "{'(False, None)'}\n"
+
+
+BRINGS_TORCH = """
+import sys
+import torch
+from swift_loader import SwiftLoader
+
+def whole(index):
+    return torch.full((2,), index)
+
+class Set:
+    def __len__(self):
+        return 8
+
+    def __getitem__(self, index):
+        return whole(index), "torch" in sys.modules
+
+with SwiftLoader(Set, {}, 4, 1, 2, shuffle=False) as loader:
+    loader.start(0)
+    print([(numbers[:, 0].tolist(), loaded.all().item()) for numbers, loaded in loader])
+"""
+
+
+def test_workers_load_torch_where_a_dataset_of_main_uses_it(tmp_path):
+    assert run_script(tmp_path, BRINGS_TORCH) == "[([0, 1, 2, 3], True), ([4, 5, 6, 7], True)]\n"
 
 
 @pytest.mark.parametrize("method", ["forkserver", "spawn"])

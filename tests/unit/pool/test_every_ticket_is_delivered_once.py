@@ -141,6 +141,6 @@ class Pool(RuleBasedStateMachine):
 
 
 Pool.TestCase.settings = settings(
-    max_examples=300, stateful_step_count=60, derandomize=True, deadline=None, database=None
+    max_examples=100, stateful_step_count=50, derandomize=True, deadline=None, database=None
 )
 test_every_ticket_is_delivered_once_and_none_waits_for_ever = Pool.TestCase

@@ -22,7 +22,9 @@ def counted(monkeypatch):
         return ticket
 
     def count_waits(self, line, depth, lines):
-        seen["kept from the worker that has yet to answer"] += bool(self._redo and self._redo[0].seq in line.outstanding)
+        seen["kept from the worker that has yet to answer"] += bool(
+            self._redo and self._redo[0].seq in line.outstanding
+        )
         return ticket_for(self, line, depth, lines)
 
     monkeypatch.setattr(Dispatch, "_stuck_behind", count_stuck)

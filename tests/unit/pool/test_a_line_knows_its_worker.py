@@ -1,0 +1,133 @@
+"""What the consumer knows of one worker."""
+
+import pytest
+
+from swift_loader.pool import messages
+from swift_loader.pool.channel import SocketChannel
+from swift_loader.pool.control import FETCHES, Cell
+from swift_loader.pool.line import Line
+from swift_loader.pool.messages import Order
+
+
+class Process:
+    """A process that can only be killed."""
+
+    def __init__(self):
+        self.kills = 0
+
+    def kill(self):
+        self.kills += 1
+
+    def close(self):
+        pass
+
+
+@pytest.fixture
+def line():
+    return Line(3, "swift-worker-c0w3", Cell(memoryview(bytearray(64)).cast("q")))
+
+
+def _connected(line):
+    ours, theirs = SocketChannel.pair()
+    line.connect(Process(), ours)
+    return SocketChannel(theirs, blocking=True)
+
+
+def _order(line, seq):
+    line.outstanding[seq] = Order(seq, 0, seq, 0, 0, False)
+    return line.outstanding[seq]
+
+
+@pytest.mark.parametrize(("ns", "depth"), [(0, 1), (100, 10), (4_000_000, 5), (19_000_000, 1), (10**12, 1)])
+def test_orders_of_about_a_fiftieth_of_a_second_wait(line, ns, depth):
+    line.took(ns)
+    assert line.queue_depth(10) == depth
+
+
+def test_the_speed_is_that_of_the_last_few_batches(line):
+    for _ in range(50):
+        line.took(1_000_000)
+    assert not line.is_slow
+    line.took(30_000_000)
+    assert not line.is_slow
+    for _ in range(20):
+        line.took(30_000_000)
+    assert line.is_slow
+
+
+def test_the_order_in_hand_is_the_one_that_the_worker_names(line):
+    _order(line, 5), _order(line, 6)
+    assert line.in_hand().seq == 5
+    line.cell.enter(FETCHES, 6)
+    assert line.in_hand().seq == 6
+
+
+def test_a_worker_that_names_what_was_answered_is_at_the_oldest(line):
+    _order(line, 5), _order(line, 6)
+    line.cell.enter(FETCHES, 4)
+    assert line.in_hand().seq == 5
+
+
+def test_with_no_order_out_nothing_is_in_hand(line):
+    line.cell.enter(FETCHES, 4)
+    assert line.in_hand() is None
+
+
+def test_a_replacement_knows_no_slots_and_no_layouts(line):
+    worker = _connected(line)
+    line.known.add(1)
+    line.specs[1] = object()
+    line.greeted = True
+    line.disconnect()
+    assert (line.process, line.channel, line.greeted) == (None, None, False)
+    again = _connected(line)
+    assert (line.known, line.specs, line.greeted, line.births) == (set(), {}, False, 2)
+    for end in (worker, again, line):
+        end.close() if end is not line else line.disconnect()
+
+
+def test_sending_to_nobody_or_to_the_dead_is_no_error(line):
+    line.retire()
+    worker = _connected(line)
+    line.retire()
+    assert worker.receive() == (bytes((messages.RETIRE,)), [])
+    worker.close()
+    line.retire()
+    line.disconnect()
+    line.retire()
+
+
+def test_a_worker_that_does_not_read_is_an_error_that_names_it(line):
+    worker = _connected(line)
+    with pytest.raises(BufferError, match="c0w3"):
+        for _ in range(10_000):
+            line.send(bytes(1000))
+    worker.close()
+    line.disconnect()
+
+
+def test_a_worker_that_stays_at_one_place_for_too_long_is_killed_once(line):
+    worker = _connected(line)
+    process = line.process
+    _order(line, 5)
+    line.cell.enter(FETCHES, 5)
+    for index in range(20):
+        line.cell.at(index, index)
+        line.kill_if_still(1.0, 3.0)
+    assert process.kills == 0
+    for _ in range(5):
+        line.kill_if_still(1.0, 3.0)
+    assert process.kills == 1
+    assert line.killed_after_s >= 3.0
+    worker.close()
+    line.disconnect()
+
+
+def test_a_worker_that_waits_for_orders_is_left_alone(line):
+    worker = _connected(line)
+    process = line.process
+    for _ in range(10):
+        line.kill_if_still(1.0, 3.0)
+    assert process.kills == 0
+    worker.close()
+    line.disconnect()

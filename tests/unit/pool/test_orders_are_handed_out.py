@@ -1,0 +1,209 @@
+"""Who gets which ticket when: the caps that hold new tickets back, and the right of way that none of them touches."""
+
+import pytest
+
+from swift_loader.pool.dispatch import Failed
+from swift_loader.pool.ledger import Holder
+from tests.unit.pool.simulated import FAST_NS, SLOW_NS, World, tickets
+
+
+def _world(*speeds, counts=(100,), **settings):
+    """A worker of each speed; with ``None`` it has made no batch yet."""
+    world = World(list(counts), settings.pop("slots", 64), workers=len(speeds), **settings)
+    for worker, ns in zip(world.workers, speeds, strict=True):
+        world.start(worker)
+        if ns is not None:
+            worker.line.took(ns)
+    return world
+
+
+def _ordered(worker):
+    return [order.step for order in worker.line.outstanding.values()]
+
+
+def _make(world, worker, count=1):
+    for _ in range(count):
+        world.begin(worker)
+        world.finish(worker, ns=SLOW_NS if worker.line.is_slow else FAST_NS)
+        world.read(worker)
+
+
+def test_one_order_waits_behind_the_one_in_hand_until_the_speed_is_known():
+    world = _world(None, None)
+    for worker in world.workers:
+        world.feed(worker)
+    assert [_ordered(worker) for worker in world.workers] == [[0, 1], [2, 3]]
+
+
+def test_a_fast_worker_is_given_more_a_few_at_a_time_and_no_more_than_was_set():
+    world = _world(FAST_NS, message_queue_size=6)
+    for most in (4, 7, 7):
+        world.feed(world.workers[0])
+        assert len(world.workers[0].line.outstanding) == most
+
+
+def test_a_worker_that_takes_longer_than_the_queue_is_deep_has_one_order_waiting():
+    world = _world(SLOW_NS, message_queue_size=10)
+    world.feed(world.workers[0])
+    assert len(_ordered(world.workers[0])) == 2
+
+
+def test_batches_that_are_ready_hold_new_tickets_back_until_one_is_taken():
+    world = _world(None, data_queue_size=3)
+    worker = world.workers[0]
+    for _ in range(10):
+        world.feed(worker)
+        _make(world, worker)
+    assert len(world.ready) in (3, 4)
+    assert not worker.line.outstanding
+    assert worker.line.hungry
+    while len(world.ready) >= 3:
+        world.take()
+    world.feed(worker)
+    assert worker.line.outstanding
+
+
+def test_parcels_that_wait_for_a_slow_worker_hold_back_the_worker_that_made_them():
+    world = _world(SLOW_NS, None, data_queue_size=99, max_buffer_size=3)
+    slow, other = world.workers
+    world.feed(slow)
+    world.begin(slow)
+    for _ in range(10):
+        world.feed(other)
+        _make(world, other)
+    # Two may be with it, three more may wait; and it has taken over what waited behind the slow one.
+    assert other.line.unmerged == 6
+    assert world.words[slow.inbox[1].slot] == 0
+    assert not world.ready
+    world.finish(slow, ns=SLOW_NS)
+    world.read(slow)
+    assert tickets(world.ready) == [(0, step) for step in range(7)]
+
+
+def test_what_waits_behind_an_order_is_left_there_if_its_worker_is_fast():
+    world = _world(FAST_NS, None, max_buffer_size=0)
+    first, other = world.workers
+    world.feed(first)
+    world.begin(first)
+    for _ in range(10):
+        world.feed(other)
+        _make(world, other)
+    assert all(world.words[order.slot] == order.seq for order in first.inbox)
+
+
+def test_what_was_in_the_hands_of_the_dead_goes_before_all_new_tickets():
+    world = _world(None, None)
+    first, other = world.workers
+    for worker in world.workers:
+        world.feed(worker)
+        world.begin(worker)
+    world.die(first)
+    _make(world, other, 2)
+    world.feed(other)
+    assert _ordered(other) == [0, 1]
+    _make(world, other, 2)
+    assert tickets(world.ready) == [(0, 0), (0, 1), (0, 2), (0, 3)]
+
+
+def test_the_lowest_is_made_again_although_every_queue_is_full():
+    world = _world(None, None, data_queue_size=1, max_buffer_size=0)
+    first, other = world.workers
+    for worker in world.workers:
+        world.feed(worker)
+    _make(world, other, 2)
+    world.die(first)
+    world.feed(other)
+    assert _ordered(other) == [0, 1]
+
+
+def test_it_is_made_again_in_the_slot_that_its_worker_left():
+    world = _world(None, None, slots=4)
+    first, other = world.workers
+    for worker in world.workers:
+        world.feed(worker)
+    _make(world, other, 2)
+    assert world.ledger.held_by(Holder.POOL) == 2
+    world.die(first)
+    world.feed(other)
+    assert _ordered(other) == [0, 1]
+    assert not world.dispatch.starves_for_slots(world.lines)
+
+
+def test_a_dead_worker_alone_is_no_want_of_memory():
+    world = _world(None)
+    world.feed(world.workers[0])
+    world.die(world.workers[0])
+    assert world.dispatch.wants_slot
+    assert not world.dispatch.starves_for_slots(world.lines)
+
+
+def test_a_user_that_holds_all_slots_is_told_and_dropping_one_helps():
+    world = _world(None, slots=2)
+    world.settle()
+    while world.ready:
+        world.take()
+    world.settle()
+    assert world.dispatch.starves_for_slots(world.lines)
+    world.drop()
+    assert not world.dispatch.starves_for_slots(world.lines)
+    world.settle()
+    assert tickets(world.ready) == [(0, 2)]
+
+
+@pytest.mark.parametrize("most", [1, 3])
+def test_a_ticket_that_kills_too_many_is_given_up_in_its_place(most):
+    world = _world(None, max_attempts=most)
+    worker = world.workers[0]
+    for _ in range(most):
+        world.feed(worker)
+        world.begin(worker)
+        world.die(worker)
+        world.start(worker)
+    assert [type(one) for one in world.ready] == [Failed]
+    world.settle()
+    assert tickets(world.ready)[:3] == [(0, 0), (0, 1), (0, 2)]
+
+
+def test_a_death_is_held_against_the_order_in_hand_alone():
+    world = _world(None, max_attempts=2)
+    worker = world.workers[0]
+    for _ in range(2):
+        world.feed(worker)
+        _make(world, worker)  # the first is made, the one behind it is in hand when the worker dies
+        world.begin(worker)
+        world.die(worker)
+        world.start(worker)
+    assert [type(one) for one in world.ready].count(Failed) == 0
+
+
+def test_the_next_epoch_is_begun_while_this_one_ends():
+    world = _world(None, counts=[1, 2, 1])
+    world.settle()
+    assert tickets(world.ready)[:6] == [(0, 0), (1, 0), (1, 1), (2, 0), (3, 0), (4, 0)]
+
+
+def test_a_consumer_without_steps_orders_nothing():
+    world = _world(None, counts=[0])
+    world.settle()
+    assert not world.dispatch.wants_slot
+    assert world.ledger.held_by(Holder.WORKER) == 0
+
+
+def test_after_a_restart_old_orders_come_back_empty_and_the_new_step_comes_first():
+    world = _world(None, None, counts=[10])
+    for worker in world.workers:
+        world.feed(worker)
+        world.begin(worker)
+    world.restart(3, 7)
+    world.settle()
+    assert tickets(world.ready)[:4] == [(3, 7), (3, 8), (3, 9), (4, 0)]
+
+
+def test_orders_name_the_size_of_the_largest_slot():
+    world = _world(None)
+    worker = world.workers[0]
+    world.feed(worker)
+    assert worker.inbox[0].room == 0
+    _make(world, worker)
+    world.feed(worker)
+    assert worker.inbox[-1].room == 10
