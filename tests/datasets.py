@@ -135,8 +135,8 @@ class Deadly(Numbers):
 class Hangs(Numbers):
     """Sample ``bad`` never comes, the first ``times`` times in all workers."""
 
-    def __init__(self, folder: str, bad: int = 13, times: int = 1 << 30) -> None:
-        super().__init__(32)
+    def __init__(self, folder: str, count: int = 32, bad: int = 13, times: int = 1 << 30) -> None:
+        super().__init__(count)
         self.folder, self.bad, self.times = folder, bad, times
 
     def __getitem__(self, index: int) -> Any:

@@ -6,7 +6,6 @@ holds it. Each tensor has a storage of its own, so keeping a batch's labels does
 
 from __future__ import annotations
 
-import collections
 import copy
 import dataclasses
 from collections.abc import Callable
@@ -113,12 +112,12 @@ def _mapped(value: Any, act: Callable[[torch.Tensor], torch.Tensor]) -> Any:
     if isinstance(value, torch.Tensor):
         return act(value)
     if isinstance(value, np.ndarray):
-        return act(torch.from_numpy(value)) if value.dtype.kind in "biufc" else value
+        return _moved_array(value, act)
     if isinstance(value, dict):
         return _like(value, {key: _mapped(item, act) for key, item in value.items()})
     if isinstance(value, list | tuple):
         items = [_mapped(item, act) for item in value]
-        return type(value)(*items) if hasattr(value, "_fields") else type(value)(items)
+        return getattr(value, "_make", type(value))(items)  # a namedtuple has a way round its constructor
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
         moved = copy.copy(value)  # not through __init__: it may take other arguments, or check what a batch is not
         for field in dataclasses.fields(value):
@@ -127,9 +126,18 @@ def _mapped(value: Any, act: Callable[[torch.Tensor], torch.Tensor]) -> Any:
     return value
 
 
+def _moved_array(array: Array, act: Callable[[torch.Tensor], torch.Tensor]) -> Any:
+    dtype = array.dtype
+    if dtype.kind not in "biufc" or dtype.char in "gG" or isinstance(array, np.ma.MaskedArray):
+        return array  # torch has no place for it
+    if not (array.flags.writeable and dtype.isnative) or any(stride < 0 for stride in array.strides):
+        array = array.astype(dtype.newbyteorder("="))  # torch takes what it could write to, from front to back
+    return act(torch.from_numpy(array))
+
+
 def _like(value: dict[Any, Any], items: dict[Any, Any]) -> dict[Any, Any]:
     if type(value) is dict:
         return items
-    if isinstance(value, collections.defaultdict):
-        return collections.defaultdict(value.default_factory, items)
-    return type(value)(items)
+    made = copy.copy(value)  # not through __init__: it may take other arguments
+    made.update(items)
+    return made

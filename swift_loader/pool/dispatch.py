@@ -118,7 +118,9 @@ class Dispatch:
         order = line.outstanding.pop(parcel.seq)
         line.took(parcel.fetch_ns + parcel.collate_ns + parcel.encode_ns)
         self._ledger.filled(order.slot, slot_nbytes)
-        self.largest_slot = max(self.largest_slot, slot_nbytes)
+        if slot_nbytes > self.largest_slot:
+            self.largest_slot = slot_nbytes
+            self._ledger.expect(slot_nbytes)
         if not self._is_valid(order):
             self._ledger.thrown_away(order.slot)
             return []

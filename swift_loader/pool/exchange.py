@@ -149,18 +149,14 @@ class Exchange:
             fds = [self._slots[order.slot].fd for order in orders if order.brings_slot]
         return (messages.write_orders(orders), fds) if orders else None
 
-    def came(self, line: Line, parcel: Parcel, fds: list[int], now_ns: int) -> None:
-        """A parcel has come."""
-        attached = parcel.attachment
-        new_slot = Slot.map_to_read(fds[0]) if attached is not None and attached.new_slot else None
+    def came(self, line: Line, parcels: list[Parcel], fds: list[int], now_ns: int) -> None:
+        """Parcels have come; only one that comes alone brings a slot."""
+        new_slot = Slot.map_to_read(fds[0]) if fds else None
         with self._lock:
             if new_slot is not None:
-                self._replace(parcel.slot, new_slot, line)
-            if attached is not None and attached.spec is not None:
-                line.specs[parcel.spec_id] = self._interned(attached.spec)
-            parcel.spec = line.specs[parcel.spec_id]
-            slot_nbytes = self._slots[parcel.slot].nbytes
-            self._deliver(self._known.filled(line, parcel, slot_nbytes, now_ns), line)
+                self._replace(parcels[0].slot, new_slot, line)
+            for parcel in parcels:
+                self._deliver(self._filled(line, parcel, now_ns), line)
 
     def empty(self, line: Line, seq: int, report: FailureReport | None) -> None:
         """A worker answered without a batch: the order had been taken back, or failed with a report."""
@@ -197,6 +193,13 @@ class Exchange:
     def _known(self) -> Dispatch:
         assert self._dispatch is not None
         return self._dispatch
+
+    def _filled(self, line: Line, parcel: Parcel, now_ns: int) -> list[Delivery]:
+        attached = parcel.attachment
+        if attached is not None and attached.spec is not None:
+            line.specs[parcel.spec_id] = self._interned(attached.spec)
+        parcel.spec = line.specs[parcel.spec_id]
+        return self._known.filled(line, parcel, self._slots[parcel.slot].nbytes, now_ns)
 
     def _bring_home(self) -> bool:
         """Counts the leases that came and went; says whether there were any."""

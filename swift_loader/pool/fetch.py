@@ -50,6 +50,14 @@ class _Skipped:
     report: FailureReport
 
 
+#: Later than any clock.
+NEVER = 1 << 62
+
+
+def _nothing() -> None:
+    pass
+
+
 class Fetcher:
     """Fetches the samples of one batch after the other."""
 
@@ -63,6 +71,9 @@ class Fetcher:
         self._crew = Crew(config.worker_threads, self._in_thread) if config.worker_threads > 1 else None
         self.following: Sequence[int] = ()
         """Samples that will probably be wanted after those of the batch."""
+        self.due_ns = NEVER
+        self.when_due: Callable[[], None] = _nothing
+        """Called between two samples once the clock is past ``due_ns``; only where they are fetched one by one."""
         self.fetch_ns = 0
         self.slowest_ns = 0
         self.slowest_index = -1
@@ -77,6 +88,8 @@ class Fetcher:
         self.fetch_ns = self.slowest_ns = 0
         self.slowest_index = -1
         self.skipped = []
+        if self._crew is not None and epoch != self._info.epoch:
+            self._crew.forget()  # the same samples may come first again, but not as they were in another epoch
         self._info.turn_to_batch(epoch, step)
         # Threads share the process's own generators, so they are seeded once for all of them.
         if not self._seeds_samples or self._crew is not None:
@@ -114,12 +127,16 @@ class Fetcher:
         dataset, cell, word, seq = self._dataset, self._cell.words, wanted.word, wanted.seq
         plain = self._attempts == 1 and not self._skips and not self._seeds_samples
         fetch_ns = slowest_ns = 0
+        due_ns = self.due_ns
         for row, index in enumerate(indices):
             # The next two lines are `not wanted` and `cell.at`: for small samples the calls would cost as much again.
             if word[0] != seq:
                 raise TakenBack
             cell[ROW], cell[INDEX] = row, index
             begun = perf_counter_ns()
+            if begun > due_ns:
+                due_ns = NEVER
+                self.when_due()
             if plain:
                 try:
                     sample = dataset[index]

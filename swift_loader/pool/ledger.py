@@ -71,6 +71,13 @@ class Ledger:
         self._nbytes += nbytes - entry.nbytes
         entry.nbytes = nbytes
 
+    def expect(self, nbytes: int) -> None:
+        """Batches are larger than was known: what workers are filling will take as much, and is counted as such."""
+        for entry in self._entries.values():
+            if entry.holder is Holder.WORKER and entry.nbytes < nbytes:
+                self._nbytes += nbytes - entry.nbytes
+                entry.nbytes = nbytes
+
     def landing(self, slot: int) -> None:
         """The slot's batch is being made of it. Views of it may come and go before all are counted."""
         self._moved(slot, Holder.POOL, Holder.BATCH).leases = LANDING

@@ -9,7 +9,8 @@ slot; does not know channels.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import sys
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from time import perf_counter_ns
 from typing import Any, Protocol
@@ -18,7 +19,7 @@ import numpy as np
 
 from swift_loader.batch.codec import encode
 from swift_loader.batch.collate import Misfit, RowWriter, Unbatchable, column_views, spec_of
-from swift_loader.batch.layout import ENCODED, OBJECT, BatchSpec, aligned
+from swift_loader.batch.layout import ENCODED, OBJECT, BatchSpec, Column, aligned
 from swift_loader.batch.tree import Mismatch
 from swift_loader.errors import DataError, FailureReport, LayoutError
 from swift_loader.plan.plan import Plan
@@ -90,6 +91,16 @@ class BatchMaker:
         # Rows that the dataset writes itself need a known layout, and nobody in between.
         self._reads_into = hasattr(dataset, "read_into") and not recipe.config.collate_fn
 
+    @property
+    def is_plain(self) -> bool:
+        """Whether batches are made sample by sample, with nothing of the user's after the last one."""
+        config = self._config
+        return not (self.looks_ahead or self._reads_into or config.collate_fn or config.batch_encoder)
+
+    def call_at(self, due_ns: int, action: Callable[[], None]) -> None:
+        """Has ``action`` called between two samples, once the clock is past ``due_ns``."""
+        self._fetcher.due_ns, self._fetcher.when_due = due_ns, action
+
     def make(self, seq: int, epoch: int, step: int, berth: Berth) -> Made:
         """Makes one batch.
 
@@ -152,7 +163,8 @@ class BatchMaker:
         if writer is None:
             raise MakeFailed(self._all_skipped(indices))
         spec, objects = writer.finish()
-        return spec, row, objects
+        # Where a batch has turned a column into another, its layout was made for this batch alone.
+        return spec if spec is self._spec else self._interned(spec), row, objects
 
     def _read_into(self, spec: BatchSpec, indices: list[int], berth: Berth) -> tuple[BatchSpec, int, list[list[Any]]]:
         rows = self._writer(spec, berth).rows(len(indices))
@@ -167,13 +179,15 @@ class BatchMaker:
             if writer.fits(first):
                 writer.begin()
                 return writer
-        spec = spec_of(first, max(rows, self._config.batch_size))
-        if len(self._specs) >= _MANY:
-            self._specs.clear()
-        self._spec = spec = self._specs.setdefault(spec, spec)
+        self._spec = spec = self._interned(spec_of(first, max(rows, self._config.batch_size)))
         writer = self._writer(spec, berth)
         writer.begin()
         return writer
+
+    def _interned(self, spec: BatchSpec) -> BatchSpec:
+        if len(self._specs) >= _MANY:
+            self._specs.clear()
+        return self._specs.setdefault(spec, spec)
 
     def _writer(self, spec: BatchSpec, berth: Berth) -> RowWriter:
         slot = berth.room(spec.nbytes)
@@ -201,7 +215,10 @@ class BatchMaker:
         spec, rows, objects = self._default_collated(indices, berth)
         lists = iter(objects)
         views = column_views(spec, berth.room(spec.nbytes).memory)
-        leaves: Iterator[Any] = (next(lists) if view is None else view[:rows].copy() for view in views)
+        leaves: Iterator[Any] = (
+            [_seen(value, column) for value in next(lists)] if view is None else _seen(view[:rows].copy(), column)
+            for column, view in zip(spec.columns, views, strict=True)
+        )
         return spec.structure.build(leaves)
 
     def _encoded(self, batch: Any, berth: Berth) -> Made:
@@ -251,8 +268,9 @@ class BatchMaker:
         return FailureReport.of(DataError(f"{text}; the first: {reports[0][1].describe()}"), "fetch", reports[0][0])
 
     def _explained(self, error: Misfit | Unbatchable | Mismatch, indices: list[int]) -> MakeFailed:
+        skipped = {index for index, _ in self._fetcher.skipped}
+        kept = [index for index in indices if index not in skipped]
         if isinstance(error, Misfit):
-            kept = [index for index in indices if index not in {skipped for skipped, _ in self._fetcher.skipped}]
             text = (
                 f"{error.path} of sample {kept[error.row]} has {error.found}; the batch's first sample, {kept[0]}, "
                 f"has {error.expected}. Make them alike, give a collate_fn that knows what to do"
@@ -265,5 +283,13 @@ class BatchMaker:
                 "str, bytes, None, numpy arrays, torch tensors and containers of them. Convert it in the dataset, or "
                 "give a collate_fn"
             )
-            return MakeFailed(FailureReport.of(LayoutError(text), "collate", indices[0]))
-        return MakeFailed(FailureReport.of(error, "collate", indices[0]))
+            return MakeFailed(FailureReport.of(LayoutError(text), "collate", kept[0]))
+        return MakeFailed(FailureReport.of(error, "collate", kept[0]))
+
+
+def _seen(value: Any, column: Column) -> Any:
+    """A leaf as an encoder should see it: bits that are a dtype of torch's alone go as its tensors, not as integers."""
+    if not column.viewed_as:
+        return value
+    torch = sys.modules["torch"]  # the dataset has brought it
+    return torch.from_numpy(value).view(getattr(torch, column.viewed_as))

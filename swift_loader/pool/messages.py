@@ -19,9 +19,9 @@ from swift_loader.batch.layout import BatchSpec
 from swift_loader.errors import FailureReport
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Sequence
 
-SETUP, ORDERS, RETIRE, HELLO, PARCEL, VOID, FAILURE = range(1, 8)
+SETUP, ORDERS, RETIRE, HELLO, PARCEL, PARCELS, VOID, FAILURE = range(1, 9)
 
 _ORDER = struct.Struct("<QIQIQB")
 _PARCEL = struct.Struct("<BQIIIQQQQQQq")
@@ -126,6 +126,16 @@ def read_parcel(datagram: bytes) -> Parcel:
     if len(datagram) > _PARCEL.size:
         parcel.attachment = pickle.loads(memoryview(datagram)[_PARCEL.size :])  # noqa: S301 - from our own worker
     return parcel
+
+
+def join_parcels(parcels: Sequence[bytes]) -> bytes:
+    """One datagram for several parcels without attachments."""
+    return b"".join((bytes((PARCELS,)), *parcels))
+
+
+def read_parcels(datagram: bytes) -> list[Parcel]:
+    """The parcels of one datagram."""
+    return [Parcel(*fields[1:]) for fields in _PARCEL.iter_unpack(memoryview(datagram)[1:])]
 
 
 def write_void(seq: int) -> bytes:

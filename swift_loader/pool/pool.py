@@ -197,7 +197,9 @@ class Pool:
         """A worker has said something."""
         kind = datagram[0]
         if kind == messages.PARCEL:
-            self._exchange.came(line, messages.read_parcel(datagram), fds, now_ns)
+            self._exchange.came(line, [messages.read_parcel(datagram)], fds, now_ns)
+        elif kind == messages.PARCELS:
+            self._exchange.came(line, messages.read_parcels(datagram), fds, now_ns)
         elif kind == messages.VOID:
             self._exchange.empty(line, messages.read_void(datagram), None)
         elif kind == messages.HELLO:

@@ -27,6 +27,7 @@ from swift_loader.pool.fetch import MakeFailed, TakenBack, Wanted
 from swift_loader.pool.info import WorkerInfo, set_worker_info
 from swift_loader.pool.maker import BatchMaker, Made
 from swift_loader.pool.messages import Attachment, Failure, Hello, Order, Parcel
+from swift_loader.pool.outbox import Outbox
 from swift_loader.pool.payload import unpack
 from swift_loader.pool.recipe import Recipe, checked_length
 from swift_loader.pool.slot import Slot
@@ -35,6 +36,8 @@ from swift_loader.pool.slot import Slot
 _SPEC_IDS = 64
 #: Of a sample that was left out, this much of the reason is told.
 _REASON_LENGTH = 300
+#: A parcel waits for the next ones where batches are collated in less than this.
+_QUICK_NS = 200_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,11 +110,13 @@ class Worker:
         self, channel: SocketChannel, control: Control, setup: Setup, maker: BatchMaker, dataset: object
     ) -> None:
         self._channel = channel
+        self._outbox = Outbox(channel)
         self._control = control
         self._cell = control.cell(setup.worker)
         self._max_batch_nbytes = setup.max_batch_nbytes
         self._maker = maker
         self._looks_ahead = maker.looks_ahead
+        self._may_wait = maker.is_plain
         self._set_epoch = getattr(dataset, "set_epoch", None)
         self._epoch: int | None = None
         self._slots: dict[int, Slot] = {}
@@ -128,6 +133,7 @@ class Worker:
         while True:
             begun = perf_counter_ns()
             while not self._orders:
+                self._outbox.flush()
                 self._cell.enter(WAITS)
                 if not self._receive():
                     return
@@ -163,7 +169,7 @@ class Worker:
             made = self._maker.make(order.seq, order.epoch, order.step, berth)
         except TakenBack:
             berth.forget()
-            self._channel.send(messages.write_void(order.seq))
+            self._outbox.send(messages.write_void(order.seq))
         except MakeFailed as failed:
             berth.forget()
             self._fail(order.seq, failed.report)
@@ -177,10 +183,11 @@ class Worker:
     def _turn_to_epoch(self, epoch: int) -> None:
         self._epoch = epoch
         if self._set_epoch is not None:
+            self._outbox.flush()
             self._set_epoch(epoch)
 
     def _fail(self, seq: int, report: FailureReport) -> None:
-        self._channel.send(messages.write_pickled(messages.FAILURE, Failure(seq, report)))
+        self._outbox.send(messages.write_pickled(messages.FAILURE, Failure(seq, report)))
 
     def _send(self, order: Order, made: Made, order_wait_ns: int, berth: _SlotBerth) -> None:
         spec_id, is_new = self._spec_id(made.spec)
@@ -193,11 +200,14 @@ class Worker:
             new_spec = made.spec if is_new else None
             parcel.attachment = Attachment(new_spec, made.stream, made.spans, berth.made is not None, skipped)
         datagram = messages.write_parcel(parcel)
-        if berth.made is None:
-            self._channel.send(datagram)
-            return
-        self._channel.send(datagram, [berth.made.fd])
-        berth.made.close()  # the consumer has it now, and here the mapping is enough
+        if parcel.attachment is None and self._may_wait and self._orders and parcel.collate_ns < _QUICK_NS:
+            self._outbox.send_soon(datagram, perf_counter_ns())
+            self._maker.call_at(self._outbox.due_ns, self._outbox.flush)
+        elif berth.made is None:
+            self._outbox.send(datagram)
+        else:
+            self._outbox.send(datagram, [berth.made.fd])
+            berth.made.close()  # the consumer has it now, and here the mapping is enough
 
     def _spec_id(self, spec: BatchSpec) -> tuple[int, bool]:
         known = self._spec_ids.get(spec.key)

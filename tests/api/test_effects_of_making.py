@@ -297,7 +297,7 @@ def test_retries_is_how_often_a_sample_is_tried_again(count: int, retries: int):
 @pytest.mark.parametrize("attempts", [None, 1, 2])
 def test_max_attempts_is_how_many_workers_a_batch_may_kill(attempts: int | None, tmp_path):
     given = {"worker_per_consumer": 2, "shuffle": False, "batch_size": 4, "max_attempts": attempts}
-    with started(Deadly, {"folder": str(tmp_path)}, **given) as loader:
+    with started(Deadly, {"folder": str(tmp_path), "count": 4000}, **given) as loader:
         with pytest.raises(PoisonedTicket, match="sample 13"):
             list(loader)
         assert len(calls(tmp_path, "dies")) == (attempts or 3)
@@ -350,9 +350,9 @@ def test_timeout_s_is_how_long_a_worker_may_make_no_progress(tmp_path):
 
 
 def test_timeout_s_names_a_sample_that_always_hangs(tmp_path):
-    given = {"shuffle": False, "timeout_s": 0.5, "max_attempts": 2}
+    given = {"shuffle": False, "timeout_s": 0.5, "max_attempts": 2, "worker_per_consumer": 1}
     with (
-        started(Hangs, {"folder": str(tmp_path)}, **given) as loader,
+        started(Hangs, {"folder": str(tmp_path), "count": 4000}, **given) as loader,
         pytest.raises(WorkerError, match="sample 13"),
     ):
         list(loader)

@@ -155,13 +155,16 @@ def test_a_dataset_with_getitems_is_asked_for_whole_batches():
     assert stream(Whole, {"count": 20}) == stream(Whole, {"count": 20}, worker_per_consumer=0)
 
 
-def test_a_dataset_with_read_into_writes_its_rows_itself():
-    for workers in (0, 2):
-        with started(ReadsInto, {"count": 30}, worker_per_consumer=workers, shuffle=False) as loader:
-            for _ in range(2):
-                batches = list(loader)
-                assert torch.equal(torch.cat([b["x"] for b in batches])[:, 0, 0], torch.arange(30, dtype=torch.int32))
-        assert all(batch["direct"].all() for batch in batches)
+@pytest.mark.parametrize("workers", [0, 2])
+def test_a_dataset_with_read_into_writes_its_rows_itself(workers: int):
+    expected = torch.arange(30, dtype=torch.int32)
+    by_hand = 0
+    with started(ReadsInto, {"count": 30}, worker_per_consumer=workers, shuffle=False) as loader:
+        for _ in range(5):
+            batches = list(loader)
+            assert torch.equal(torch.cat([batch["x"] for batch in batches])[:, 0, 0], expected)
+            by_hand += sum(not batch["direct"].all() for batch in batches)
+    assert by_hand <= max(1, workers)  # a worker's first batch tells it the layout
 
 
 def test_a_dataset_that_gives_the_same_buffer_each_time_is_copied_in_time():

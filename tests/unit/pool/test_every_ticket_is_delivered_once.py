@@ -1,7 +1,7 @@
 """The dispatch among workers that die, users that hold their batches, and orders that are taken back.
 
-Whatever happens in whatever order: each ticket is in one place, each slot has one holder, deliveries come in step order,
-and the lowest unfinished ticket is delivered as soon as all do what they can.
+Whatever happens in whatever order: each ticket is in one place, each slot has one holder, deliveries come in order of
+steps, and the lowest unfinished ticket is delivered as soon as all do what they can.
 """
 
 import hypothesis.strategies as st

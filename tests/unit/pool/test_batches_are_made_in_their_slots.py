@@ -1,0 +1,261 @@
+"""Ticket -> batch in a slot, by the default collate, the user's, the user's encoder, or the dataset itself."""
+
+import collections
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from swift_loader.errors import DataError, LayoutError
+from swift_loader.pool.control import FETCHES
+from swift_loader.pool.fetch import MakeFailed, TakenBack
+from tests.unit.batch.samples import collated, examples, same
+from tests.unit.pool.making import Berth, Listed, Making
+
+LARGE = 20_000
+
+
+def _fails(making, step=0):
+    with pytest.raises(MakeFailed) as caught:
+        making.made(step)
+    return caught.value.report
+
+
+@examples
+@given(st.lists(st.integers(0, 5), min_size=1, max_size=14), st.integers(1, 5))
+def test_whatever_the_layouts_of_batches_each_is_what_its_samples_make_it(kinds, batch_size):
+    """A batch is a function of its samples: what this worker made before does not matter."""
+    shapes = [np.zeros(3, np.float32), np.zeros(4, np.float32), 7, 7.5, "text", {"x": torch.ones(2)}]
+    of_step = [kinds[start : start + batch_size] for start in range(0, len(kinds), batch_size)]
+    making = Making(Listed([shapes[kind] for kind in kinds]), batch_size)
+    for step, kinds_of_step in enumerate(of_step):
+        samples = [shapes[kind] for kind in kinds_of_step]
+        alike = len(set(kinds_of_step)) == 1 or set(kinds_of_step) == {2, 3}
+        if alike:
+            assert same(making.batch(step), collated(samples))
+        else:
+            assert _fails(making, step).stage == "collate"
+
+
+def test_batches_that_mix_numbers_alike_share_one_layout():
+    making = Making(Listed([1, 2.5] * 8))
+    specs = {id(making.made(step).spec) for step in range(4)}
+    assert len(specs) == 1
+
+
+def test_only_so_many_layouts_are_kept():
+    making = Making(Listed([np.zeros(n) for n in range(200)]), 1)
+    for step in range(200):
+        assert making.batch(step).shape == (1, step)
+    assert len(making.maker._specs) <= 32
+    assert len(making.berth.slot.views) <= 32
+
+
+def test_objects_beside_columns_go_with_the_parcel_or_behind_the_columns():
+    for length in (3, 100_000):
+        making = Making(Listed([(np.full(10, i), "x" * length, np.array([str(i)])) for i in range(4)]))
+        made = making.made(0)
+        assert (made.stream is None) == (length > 3)
+        assert same(making.batch(0), collated(list(making.maker._dataset.samples)))
+
+
+def test_large_objects_lie_in_the_slot_and_do_not_overlap_the_columns():
+    records = [np.full(LARGE, i, [("a", "i4"), ("b", "f4")]) for i in range(4)]
+    making = Making(Listed([(np.full(LARGE, i), record) for i, record in enumerate(records)]))
+    numbers, again = making.batch(0)
+    assert numbers[:, -1].tolist() == [0, 1, 2, 3]
+    assert all(np.array_equal(one, other) for one, other in zip(again, records, strict=True))
+    assert making.berth.made == 2  # a larger slot in the middle of a batch keeps what was written
+
+
+def test_a_slot_that_is_large_enough_is_not_made_again():
+    making = Making(Listed([np.zeros(LARGE)] * 12))
+    for step in range(3):
+        making.batch(step)
+    assert making.berth.made == 1
+
+
+def test_the_users_collate_may_return_anything():
+    Batch = collections.namedtuple("Batch", "x ids")  # noqa: PYI024 - known to no module
+
+    def collate(samples):
+        return Batch(torch.stack(samples), {"ids": {len(samples)}, "call": lambda: "called"})
+
+    making = Making(Listed([torch.full((LARGE,), i) for i in range(6)]), collate_fn=collate)
+    for step, rows in ((0, 4), (1, 2)):
+        made = making.made(step)
+        assert made.rows == rows
+        assert sum(nbytes for _, nbytes in made.spans) == rows * LARGE * 8
+        batch = making.batch(step)
+        assert batch.x[:, 0].tolist() == list(range(4 * step, 4 * step + rows))
+        assert batch.ids["call"]() == "called"
+
+
+def test_the_users_encoder_and_decoder_are_each_others_inverse():
+    def encode(batch):
+        x, text = batch
+        return x.tobytes() + "".join(text).encode()
+
+    making = Making(Listed([(i, "ab"[i % 2]) for i in range(4)]), batch_encoder=encode, batch_decoder=bytes)
+    assert making.batch(0) == np.arange(4).tobytes() + b"abab"
+    empty = Making(Listed([1]), batch_encoder=lambda batch: b"", batch_decoder=bytes)
+    assert empty.batch(0) == b""
+
+
+def test_an_encoder_sees_dtypes_of_torchs_alone_as_tensors():
+    seen = []
+
+    def encode(batch):
+        seen.append(batch)
+        return b""
+
+    samples = [(torch.full((2,), i).to(torch.bfloat16), torch.zeros(i).to(torch.bfloat16), i) for i in range(3)]
+    Making(Listed(samples), ragged="list", batch_encoder=encode, batch_decoder=bytes).batch(0)
+    fixed, ragged, numbers = seen[0]
+    assert fixed.dtype == torch.bfloat16
+    assert fixed[:, 0].tolist() == [0, 1, 2]
+    assert [(one.dtype, len(one)) for one in ragged] == [(torch.bfloat16, n) for n in range(3)]
+    assert isinstance(numbers, np.ndarray)
+
+
+def test_an_encoder_and_a_collate_may_work_together():
+    making = Making(Listed(list(range(4))), collate_fn=sum, batch_encoder=lambda n: b"%d" % n, batch_decoder=int)
+    assert making.batch(0) == 6
+
+
+class Direct(Listed):
+    """Writes its rows itself."""
+
+    def read_into(self, indices, rows):
+        for row, index in enumerate(indices):
+            rows["x"][row], rows["y"][row] = index, -index
+        assert len(rows["x"]) == len(indices)
+        self.calls = getattr(self, "calls", 0) + 1
+
+
+def test_a_dataset_may_write_its_rows_itself_once_the_layout_is_known():
+    dataset = Direct([{"x": np.full(3, i), "y": -i} for i in range(10)])
+    making = Making(dataset)
+    for step in range(3):
+        batch = making.batch(step)
+        assert same(batch, collated(dataset.samples[4 * step : 4 * step + 4]))
+    assert dataset.calls == 2
+
+
+class Growing:
+    """A plan whose batches grow."""
+
+    def step_count(self, epoch, consumer):
+        return 3
+
+    def indices(self, epoch, consumer, first, count):
+        return [list(range((step + 1) * 3)) for step in range(first, first + count)]
+
+    def fingerprint(self):
+        return {}
+
+
+def test_a_batch_larger_than_the_layout_gets_a_layout_of_its_own():
+    for dataset in (Direct([{"x": np.full(3, i), "y": -i} for i in range(9)]), Listed([1.5] * 9)):
+        making = Making(dataset, plan=Growing())
+        for step in range(3):
+            assert same(making.batch(step), collated(dataset.samples[: 3 * step + 3]))
+
+
+def test_errors_name_the_sample_that_does_not_fit_and_the_ways_out():
+    report = _fails(Making(Listed([1, 2, np.zeros(3), 4])))
+    assert report.index == 2
+    assert isinstance(report.exception(), LayoutError)
+    for text in ("sample 2", "sample, 0", "(3,)", "collate_fn", "ragged='list'"):
+        assert text in report.text
+    assert "ragged" not in _fails(Making(Listed([1, "a"]), ragged="list")).text
+
+
+def test_samples_that_were_left_out_do_not_shift_the_blame():
+    bad = ValueError("bad")
+    report = _fails(Making(Listed([bad, 1, bad, "odd"]), on_error="skip"))
+    assert report.index == 3
+    assert "sample, 1" in report.text
+    report = _fails(Making(Listed([bad, {1}, 2, 3]), on_error="skip"))
+    assert report.index == 1
+    assert "set" in report.text
+
+
+def test_a_leaf_that_cannot_be_batched_is_blamed_on_its_sample():
+    assert _fails(Making(Listed([1, 2, {3}, 4]))).index == 2
+    assert _fails(Making(Listed([object(), 2]))).index == 0
+
+
+def test_samples_that_are_left_out_leave_no_hole():
+    making = Making(Listed([0, ValueError("x"), 2, KeyError("y"), 4, 5]), on_error="skip")
+    made = making.made(0)
+    assert made.rows == 2
+    assert [index for index, _ in made.skipped] == [1, 3]
+    assert making.batch(0).tolist() == [0, 2]
+    assert making.batch(1).tolist() == [4, 5]
+
+
+@pytest.mark.parametrize("settings", [{}, {"collate_fn": list}], ids=["default", "own collate"])
+def test_a_batch_of_which_nothing_is_left_is_an_error(settings):
+    report = _fails(Making(Listed([ValueError("gone")] * 4), on_error="skip", **settings))
+    assert isinstance(report.exception(), DataError)
+    assert "gone" in report.text
+
+
+@pytest.mark.parametrize(
+    ("settings", "stage"),
+    [
+        ({"collate_fn": lambda samples: 1 / 0}, "collate_fn"),
+        ({"collate_fn": lambda samples: (n for n in samples)}, "encode"),
+        ({"batch_encoder": lambda batch: 1 / 0, "batch_decoder": bytes}, "batch_encoder"),
+        ({"batch_encoder": lambda batch: "text", "batch_decoder": bytes}, "batch_encoder"),
+    ],
+)
+def test_errors_of_the_users_functions_name_the_stage(settings, stage):
+    assert _fails(Making(Listed([1, 2]), **settings)).stage == stage
+
+
+def test_after_a_failure_the_next_batch_is_made():
+    making = Making(Listed([1, "odd", 3, 4, 5, 6, 7, 8]))
+    assert _fails(making).index == 1
+    assert making.batch(1).tolist() == [5, 6, 7, 8]
+
+
+def test_a_batch_that_was_taken_back_is_left_and_the_next_is_whole():
+    berth = Berth()
+
+    def take_back():
+        berth.word[0] = 0
+        return 2
+
+    making = Making(Listed([1, take_back, 3, 4, 5, 6]))
+    making.berth = berth
+    with pytest.raises(TakenBack):
+        making.made(0)
+    berth.word[0] = 1
+    assert making.batch(1).tolist() == [5, 6]
+
+
+def test_while_the_user_collates_the_order_stays_in_hand():
+    seen = []
+    making = Making(Listed([1, 2]), collate_fn=lambda samples: seen.append((making.cell.seq, making.cell.stage)))
+    making.made(0, seq=9)
+    assert seen == [(9, "collates")]
+
+
+def test_while_samples_are_fetched_the_cell_tells_the_order_and_the_sample():
+    seen = []
+    making = Making(Listed([lambda: seen.append((making.cell.seq, making.cell.index)) or 0] * 3))
+    making.made(0, seq=5)
+    assert seen == [(5, 0), (5, 1), (5, 2)]
+    assert making.cell.words[3] == FETCHES
+
+
+def test_time_is_counted_by_stage():
+    made = Making(Listed([(np.zeros(LARGE), "text")] * 4)).made(0)
+    assert made.fetch_ns >= made.slowest_ns > 0
+    assert made.collate_ns > 0
+    assert made.encode_ns > 0
+    assert made.slowest_index in range(4)
