@@ -138,13 +138,10 @@ class Exchange:
         with self._lock:
             self._bring_home()
             orders = self._dispatch.orders_for(line, self._lines)
-            if line.hungry and self._dispatch.wants_slot:
-                # From now on whoever drops a lease rings; one that was dropped just before is seen here.
-                self.returns.wanted = True
-                if self._bring_home():
-                    orders += self._dispatch.orders_for(line, self._lines)
-            else:
-                self.returns.wanted = False
+            self.returns.wanted = self._dispatch.wants_slot
+            # From now on whoever drops a lease rings; one that was dropped just before is seen here.
+            if self.returns.wanted and self._bring_home():
+                orders += self._dispatch.orders_for(line, self._lines)
             # The slots are this worker's from now on: nobody replaces one before it answers.
             fds = [self._slots[order.slot].fd for order in orders if order.brings_slot]
         return (messages.write_orders(orders), fds) if orders else None

@@ -85,7 +85,10 @@ class Telecom:
 
         Time is counted in these ticks: when the whole job is stopped and goes on later, no worker seems to hang.
         """
-        if not any(line.outstanding for line in self._lines.values()):
+        for line in self._lines.values():
+            if line.outstanding:
+                break
+        else:
             self._ticked_s = monotonic()
             return None
         if (passed_s := monotonic() - self._ticked_s) >= _TICK_S:
