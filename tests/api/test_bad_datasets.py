@@ -150,14 +150,14 @@ def test_a_length_that_differs_between_workers_is_an_error():
 def test_a_sample_that_raises_is_named_and_the_loader_goes_on(count: int, bad: int):
     given = {"worker_per_consumer": count, "shuffle": False, "batch_size": 4, "validate": False}
     with started(Failing, {"bad": (bad,), "times": 1}, **{**given, "worker_per_consumer": min(count, 1)}) as loader:
-        iterator, found = iter(loader), []
-        for step in range(4):
-            if step == bad // 4:
-                with pytest.raises(DataError, match=f"fetch of sample {bad} .*epoch 0, step {step}"):
-                    next(iterator)
-            else:
-                found += next(iterator).tolist()
-        assert found == [number for number in range(16) if number // 4 != bad // 4]
+        iterator, guilty = iter(loader), bad // 4
+        found = [next(iterator).tolist() for _ in range(guilty)]
+        with pytest.raises(DataError, match=f"fetch of sample {bad} .*epoch 0, step {guilty}"):
+            next(iterator)
+        found += [next(iterator).tolist() for _ in range(3 - guilty)]
+        assert [value for batch in found for value in batch] == [
+            number for number in range(16) if number // 4 != guilty
+        ]
         with pytest.raises(StopIteration):
             next(iterator)
         assert flat(loader) == list(range(16))

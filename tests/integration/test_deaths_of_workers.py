@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+from itertools import chain
 
 import pytest
 
@@ -20,11 +21,10 @@ def test_the_stream_is_the_same_when_workers_are_killed_from_outside(method: str
     expected = stream(Records, {"count": 160}, epochs=3, worker_per_consumer=0)
     found = []
     with started(Records, {"count": 160}, start_method=method, data_queue_size=2, message_queue_size=1) as loader:
-        for _ in range(3):
-            for step, batch in enumerate(loader):
-                found.append(plain(batch))
-                if step % 7 == 3:
-                    os.kill(until(workers)[0].pid, signal.SIGKILL)
+        for step, batch in enumerate(chain(loader, loader, loader)):
+            found.append(plain(batch))
+            if step % 7 == 3:
+                os.kill(until(workers)[0].pid, signal.SIGKILL)
     assert found == expected
 
 
