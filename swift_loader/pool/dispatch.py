@@ -100,7 +100,7 @@ class Dispatch:
     def orders_for(self, line: Line, lines: Sequence[Line]) -> list[Order]:
         """The orders that ``line`` should be sent now; marks it hungry if it could take more."""
         orders: list[Order] = []
-        depth = 1 + line.queue_depth(self._config.message_queue_size)
+        depth = 1 + line.queue_depth(self._config.message_queue_size, self.largest_slot)
         while len(line.outstanding) < depth and len(orders) < _BURST:
             ticket = self._ticket_for(line, depth, lines)
             slot = None if ticket is None else self._ledger.take(self.largest_slot, line.known)

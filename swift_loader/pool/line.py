@@ -16,6 +16,8 @@ if TYPE_CHECKING:
 
 #: Orders wait in a worker's channel for about this long, so that it has work while the consumer's Python is busy.
 _QUEUED_NS = 20_000_000
+#: But they reserve no more memory than this, if that is not a single slot: pages that are new cost more than they save.
+_QUEUED_NBYTES = 64 << 20
 _SMOOTHING = 0.2
 
 
@@ -69,8 +71,10 @@ class Line:
         """A batch was made in this time."""
         self._batch_ns += _SMOOTHING * (nanoseconds - self._batch_ns) if self._batch_ns else nanoseconds
 
-    def queue_depth(self, most: int) -> int:
+    def queue_depth(self, most: int, batch_nbytes: int) -> int:
         """How many orders should wait in the channel."""
+        if batch_nbytes:
+            most = min(most, max(1, _QUEUED_NBYTES // batch_nbytes))
         return max(1, min(most, int(_QUEUED_NS / self._batch_ns))) if self._batch_ns else 1
 
     @property

@@ -41,7 +41,13 @@ def _order(line, seq):
 @pytest.mark.parametrize(("ns", "depth"), [(0, 1), (100, 10), (4_000_000, 5), (19_000_000, 1), (10**12, 1)])
 def test_orders_of_about_a_fiftieth_of_a_second_wait(line, ns, depth):
     line.took(ns)
-    assert line.queue_depth(10) == depth
+    assert line.queue_depth(10, batch_nbytes=1000) == depth
+
+
+@pytest.mark.parametrize(("nbytes", "depth"), [(0, 10), (1 << 20, 10), (20 << 20, 3), (40 << 20, 1), (1 << 32, 1)])
+def test_waiting_orders_do_not_reserve_much_memory(line, nbytes, depth):
+    line.took(1000)
+    assert line.queue_depth(10, batch_nbytes=nbytes) == depth
 
 
 def test_the_speed_is_that_of_the_last_few_batches(line):
