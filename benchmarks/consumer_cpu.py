@@ -77,7 +77,7 @@ QUESTION = Question(
     metric="cpu_ms_per_batch",
     unit="CPU ms",
     higher_is_better=False,
-    seconds=3.0,
+    seconds=8.0,
     cases=(
         Case("swift", "ours", Side.OURS, case_swift),
         Case("torch_fork", "torch, fork", Side.TORCH, case_torch),
