@@ -18,6 +18,8 @@ from swift_loader.errors import ConfigError, RankMismatch
 if TYPE_CHECKING:
     from swift_loader.plan.plan import Fingerprint
 
+#: The verdict where no two ranks differ.
+_AGREED = "agreed"
 #: A rank that has not started by then is not waited for any longer.
 _PATIENCE = timedelta(hours=6)
 
@@ -52,63 +54,66 @@ def agreed_seed(drawn: int, consumer_count: int, ordinal: int) -> int:
 
 
 class Agreement:
-    """Compares this rank's settings with those of every other, each as soon as it has started."""
+    """Compares this rank's settings with those of every other.
+
+    Each rank compares itself with those that have started before it, so the later of two that differ finds it; its
+    verdict is told to all. When the last has found no difference, the verdict is that there is none.
+    """
 
     def __init__(self, consumer: int, ordinal: int, tell: Callable[[BaseException], None]) -> None:
         self._consumer = consumer
-        self._prefix = f"swift_loader/{ordinal}/rank"
+        self._prefix = f"swift_loader/{ordinal}"
         self._tell = tell
         self._thread: threading.Thread | None = None
 
     def check(self, mine: Fingerprint, consumer_count: int) -> None:
-        """Publishes ``mine`` and compares; ranks that start later are compared by a thread that sleeps until then.
+        """Publishes ``mine`` and compares; what later ranks find is told by a thread that sleeps until then.
 
         Raises:
             RankMismatch: if a rank that has started before was set otherwise.
         """
         distributed = world()
-        if distributed is None or distributed.get_world_size() != consumer_count or consumer_count == 1:
+        if distributed is None or distributed.get_world_size() == 1 or consumer_count == 1:
             return
-        store = _store(distributed)
-        rank = distributed.get_rank()
-        store.set(f"{self._prefix}/{rank}", json.dumps({**mine, "nb_consumer": consumer_count}, sort_keys=True))
-        others = [other for other in range(consumer_count) if other != rank]
-        late = []
-        for other in others:
-            if store.check([f"{self._prefix}/{other}"]):
-                self._compare(mine, other, store)
-            else:
-                late.append(other)
-        if late:
-            name = f"swift-agreement-c{self._consumer}"
-            # A store of its own: a wait on the shared one would hold up the process group's own use of it.
-            waiting = (mine, late, store.clone())
-            self._thread = threading.Thread(target=self._wait, args=waiting, name=name, daemon=True)
-            self._thread.start()
+        store, rank = _store(distributed), distributed.get_rank()
+        store.set(f"{self._prefix}/rank/{rank}", json.dumps(mine))
+        others = [other for other in range(distributed.get_world_size()) if other != rank]
+        started = [other for other in others if store.check([f"{self._prefix}/rank/{other}"])]
+        for other in started:
+            theirs = json.loads(store.get(f"{self._prefix}/rank/{other}"))
+            if differences := _differences(mine, rank, theirs, other):
+                store.compare_set(f"{self._prefix}/verdict", "", differences)
+                raise _mismatch(differences)
+        if len(started) == len(others):
+            store.compare_set(f"{self._prefix}/verdict", "", _AGREED)
+            return
+        name = f"swift-agreement-c{self._consumer}"
+        # A store of its own: a wait on the shared one would hold up the process group's own use of it.
+        self._thread = threading.Thread(target=self._wait, args=(store.clone(),), name=name, daemon=True)
+        self._thread.start()
 
-    def _wait(self, mine: Fingerprint, late: list[int], store: Any) -> None:
-        for other in late:
-            try:
-                store.wait([f"{self._prefix}/{other}"], _PATIENCE)
-                self._compare(mine, other, store)
-            except RankMismatch as mismatch:
-                self._tell(mismatch)
-                return
-            except Exception:  # noqa: BLE001 - the job ends and its store with it, or the rank never starts
-                return
+    def _wait(self, store: Any) -> None:
+        try:
+            store.wait([f"{self._prefix}/verdict"], _PATIENCE)
+            verdict = store.get(f"{self._prefix}/verdict").decode()
+        except Exception:  # noqa: BLE001 - the job ends and its store with it, or a rank never starts
+            return
+        if verdict != _AGREED:
+            self._tell(_mismatch(verdict))
 
-    def _compare(self, mine: Fingerprint, other: int, store: Any) -> None:
-        theirs: dict[str, Any] = json.loads(store.get(f"{self._prefix}/{other}"))
-        differences = [
-            f"{name} is {mine.get(name)!r} on consumer {self._consumer} and {theirs.get(name)!r} on rank {other}"
-            for name in sorted({*mine, *theirs} - {"nb_consumer"})
-            if mine.get(name) != theirs.get(name)
-        ]
-        if differences:
-            raise RankMismatch(
-                f"{'; '.join(differences)}: ranks of one job must be set alike, or they train on samples twice and "
-                "miss others"
-            )
+
+def _differences(mine: Fingerprint, rank: int, theirs: Fingerprint, other: int) -> str:
+    return "; ".join(
+        f"{name} is {mine.get(name)!r} on rank {rank} and {theirs.get(name)!r} on rank {other}"
+        for name in sorted({*mine, *theirs})
+        if mine.get(name) != theirs.get(name)
+    )
+
+
+def _mismatch(differences: str) -> RankMismatch:
+    return RankMismatch(
+        f"{differences}: ranks of one job must be set alike, or they train on samples twice and miss others"
+    )
 
 
 def _store(distributed: Any) -> Any:

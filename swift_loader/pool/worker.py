@@ -167,6 +167,8 @@ class Worker:
             if order.epoch != self._epoch:
                 self._turn_to_epoch(order.epoch)
             made = self._maker.make(order.seq, order.epoch, order.step, berth)
+            self._cell.enter(SENDS, order.seq)
+            self._send(order, made, order_wait_ns, berth)
         except TakenBack:
             berth.forget()
             self._outbox.send(messages.write_void(order.seq))
@@ -176,9 +178,6 @@ class Worker:
         except Exception as error:  # noqa: BLE001 - the order must be answered, whatever happened
             berth.forget()
             self._fail(order.seq, FailureReport.of(error, "make the batch"))
-        else:
-            self._cell.enter(SENDS, order.seq)
-            self._send(order, made, order_wait_ns, berth)
 
     def _turn_to_epoch(self, epoch: int) -> None:
         self._epoch = epoch

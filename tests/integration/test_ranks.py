@@ -84,6 +84,7 @@ def test_ranks_without_a_seed_agree_on_one(how: str, tmp_path):
         ("nearby_shuffle", {"nearby_shuffle": 0}, {"nearby_shuffle": 8}),
         ("shuffle", {"shuffle": True, "seed": 1}, {"shuffle": False, "seed": 1}),
         ("len(dataset)", {"count": 40}, {"count": 44}),
+        ("nb_consumer", {"seed": 1}, {"seed": 1, "nb_consumer": 3}),
     ],
 )
 def test_every_rank_hears_of_a_setting_that_differs(name: str, one: dict, other: dict, tmp_path):
