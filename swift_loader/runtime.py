@@ -12,6 +12,7 @@ Knows where in the stream of batches the consumer is; the user's side of it (arg
 from __future__ import annotations
 
 import os
+import sys
 import warnings
 from collections import deque
 from pathlib import Path
@@ -20,13 +21,10 @@ from typing import TYPE_CHECKING, Any, Self
 
 from swift_loader import ranks
 from swift_loader.device.stage import Cargo, Stage
-from swift_loader.engines.local import LocalEngine
 from swift_loader.errors import ConfigError, DataError, LoaderClosed, SwiftLoaderError
 from swift_loader.plan.plan import EpochPlan, Plan
 from swift_loader.pool.dispatch import Failed, Full
 from swift_loader.pool.inline import InlinePool
-from swift_loader.pool.memory import default_budget
-from swift_loader.pool.pool import Pool
 from swift_loader.pool.recipe import Recipe
 from swift_loader.telemetry import BatchRecord, Log, Moments, Recorder, Trace
 
@@ -34,6 +32,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     import torch
+
+    from swift_loader.config import LoaderConfig
+    from swift_loader.pool.pool import Pool
 
 #: Of more ranks than this it is not looked at each whether they take as many steps.
 _MANY_RANKS = 4096
@@ -62,18 +63,25 @@ class Runtime:
         self._last_skipped: deque[str] = deque(maxlen=3)
         self._recipe = recipe
         self._stage = stage
-        log = config.log
-        self._log = None if log is None else Log(log.path, stdout=log.stdout, level=log.level, consumer=recipe.consumer)
-        path = _path_of_consumer(config.benchmark_file, recipe)
-        self._recorder = Recorder(recipe.consumer, path, self._log) if config.benchmark else None
-        trace_path = _path_of_consumer(config.trace_file, recipe)
-        self._trace = None if trace_path is None else Trace(trace_path, recipe.consumer)
-        budget = config.memory_budget or default_budget(config.consumer_count)
-        self._pool: Pool | InlinePool
-        if config.worker_count == 0:
-            self._pool = InlinePool(recipe)
-        else:
-            self._pool = Pool(recipe, LocalEngine(recipe, config.start_method), budget)
+        self._log: Log | None = None
+        self._recorder: Recorder | None = None
+        self._trace: Trace | None = None
+        self._pool = InlinePool(recipe) if config.worker_count == 0 else _pool_of_workers(recipe)
+        try:
+            self._open_files(config)
+        except BaseException:
+            self.close()
+            raise
+
+    def _open_files(self, config: LoaderConfig) -> None:
+        log, consumer = config.log, self.consumer
+        if log is not None:
+            self._log = Log(log.path, stdout=log.stdout, level=log.level, consumer=consumer)
+        if config.benchmark:
+            path = _path_of_consumer(config.benchmark_file, self._recipe)
+            self._recorder = Recorder(consumer, path, self._log)
+        if config.trace_file is not None:
+            self._trace = Trace(str(_path_of_consumer(config.trace_file, self._recipe)), consumer)
 
     def open(self, ordinal: int) -> None:
         self.plan = self._pool.open()
@@ -217,6 +225,21 @@ class Runtime:
                 f"{plan.sample_count} samples do not give each of {config.consumer_count} consumers something to do at "
                 "every step: a batch repeats a sample of another; loader.last_batch_mask tells which"
             )
+
+
+def _pool_of_workers(recipe: Recipe) -> Pool:
+    if sys.platform != "linux":
+        raise ConfigError(
+            f"worker processes need Linux (memory files, pidfds), and this is {sys.platform}: set worker_per_consumer=0"
+        )
+    # What these import is not there on other systems, where the rest of the package works.
+    from swift_loader.engines.local import LocalEngine  # noqa: PLC0415
+    from swift_loader.pool.memory import default_budget  # noqa: PLC0415
+    from swift_loader.pool.pool import Pool  # noqa: PLC0415
+
+    config = recipe.config
+    budget = config.memory_budget or default_budget(config.consumer_count)
+    return Pool(recipe, LocalEngine(recipe, config.start_method), budget)
 
 
 def _warn(message: str) -> None:
