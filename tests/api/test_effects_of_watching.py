@@ -42,7 +42,7 @@ def stuck_behind_a_gate(folder: Path, **settings) -> tuple[int, int]:
 
 @pytest.mark.parametrize(("size", "least", "most"), [(None, 3, 10), (10, 3, 10), (1, 0, 1), (2, 0, 2)])
 def test_message_queue_size_is_how_many_orders_wait_in_a_workers_channel(size, least: int, most: int, tmp_path):
-    # How many wait when the gate shuts depends on what the worker had just sent: never too many, and now and then enough.
+    # How many wait when the gate shuts depends on what the worker had just sent: never too many, sometimes enough.
     found = []
     while not found or (found[-1] < least and len(found) < 6):
         folder = tmp_path / str(len(found))
