@@ -27,7 +27,7 @@ from benchmarks.waiting import weigh
 from benchmarks.workloads import Stragglers
 
 BATCH_SIZE = 16
-EPOCH_BATCHES = 192
+EPOCH_BATCHES = 320
 WORKERS = (4, 8)
 SLOW_SAMPLES = 6
 QUICK_SAMPLES = 200

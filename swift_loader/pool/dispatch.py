@@ -30,6 +30,9 @@ if TYPE_CHECKING:
 
 #: Orders that one worker is given at a time: more would hand it a whole run of steps, which the others' must wait for.
 _BURST = 4
+#: One worker runs ahead by no more memory than this, or two batches: each new slot costs what several batches cost, and
+#: while one worker makes a slot, the others would run ahead and make more of them.
+_AHEAD_NBYTES = 256 << 20
 
 
 class Ticket(NamedTuple):
@@ -181,9 +184,14 @@ class Dispatch:
             return None if self._redo[0].seq in line.outstanding else heapq.heappop(self._redo)
         if self.ready_count >= self._config.data_queue_size or self._steps == 0:
             return None
-        if len(line.outstanding) + line.unmerged < depth + self._config.max_buffer_size:
+        if len(line.outstanding) + line.unmerged < self._most_ahead(depth):
             return self._next_ticket()
         return None if line.outstanding else self._stuck_behind(line, lines)
+
+    def _most_ahead(self, depth: int) -> int:
+        """How many batches of one worker may be ordered or wait to be merged."""
+        most = depth + self._config.max_buffer_size
+        return min(most, max(2, _AHEAD_NBYTES // self.largest_slot)) if self.largest_slot else most
 
     def _stuck_behind(self, line: Line, lines: Sequence[Line]) -> Ticket | None:
         """Takes the lowest order back that waits behind a slow one, for a worker that would else do nothing."""

@@ -148,7 +148,7 @@ class Exchange:
 
     def came(self, line: Line, parcels: list[Parcel], fds: list[int], now_ns: int) -> None:
         """Parcels have come; only one that comes alone brings a slot."""
-        new_slot = Slot.map_to_read(fds[0]) if fds else None
+        new_slot = Slot.map(fds[0]) if fds else None
         with self._lock:
             if new_slot is not None:
                 self._replace(parcels[0].slot, new_slot, line)

@@ -56,16 +56,10 @@ class Slot:
         return slot
 
     @classmethod
-    def map_to_write(cls, fd: int) -> Self:
+    def map(cls, fd: int) -> Self:
         """Maps a slot that another process made. Takes the descriptor over."""
         slot = cls(fd, os.fstat(fd).st_size)
-        slot._populate(_MADV_POPULATE_WRITE)
-        return slot
-
-    @classmethod
-    def map_to_read(cls, fd: int) -> Self:
-        """As `map_to_write`, for the side that only reads."""
-        slot = cls(fd, os.fstat(fd).st_size)
+        # The pages are there already: this only enters them here, writable too, for half the work of the other advice.
         slot._populate(_MADV_POPULATE_READ)
         return slot
 

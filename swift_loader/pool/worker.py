@@ -156,7 +156,7 @@ class Worker:
         return True
 
     def _adopt(self, number: int, fd: int) -> None:
-        slot = self._slots[number] = Slot.map_to_write(fd)
+        slot = self._slots[number] = Slot.map(fd)
         slot.close()  # the mapping is enough
 
     def _make(self, order: Order, order_wait_ns: int) -> None:

@@ -34,8 +34,8 @@ def test_room_that_was_given_is_room_enough_for_itself(nbytes):
 
 def test_what_one_side_writes_the_other_reads():
     slot = Slot.create(10_000)
-    other = Slot.map_to_read(os.dup(slot.fd))
-    third = Slot.map_to_write(os.dup(slot.fd))
+    other = Slot.map(os.dup(slot.fd))
+    third = Slot.map(os.dup(slot.fd))
     assert slot.nbytes == other.nbytes == third.nbytes == room_for(10_000)
     slot.memory[5000] = 7
     third.memory[5001] = 8
