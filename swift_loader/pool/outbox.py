@@ -58,11 +58,11 @@ class Outbox:
 
     def flush(self) -> None:
         """Sends what waits."""
-        with self._lock:
+        with self._lock:  # held while sending, so that nothing overtakes what the watcher has begun to send
             waiting, self._waiting = self._waiting, []
             self.due_ns = NEVER
-        if waiting:
-            self._channel.send(messages.join_parcels(waiting))
+            if waiting:
+                self._channel.send(messages.join_parcels(waiting))
 
     def _watch(self) -> None:
         with contextlib.suppress(OSError):  # the consumer has gone; the worker's own thread hears of it too

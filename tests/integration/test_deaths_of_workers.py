@@ -76,18 +76,22 @@ def test_all_workers_killed_at_once_are_replaced():
     assert found == expected
 
 
+def kill_the_server_and_its_workers() -> None:
+    orphans = until(lambda: workers() if len(workers()) == 2 else None)
+    server = orphans[0].parent()
+    assert server is not None
+    server.kill()
+    until(lambda: not server.is_running() or server.status() == "zombie")
+    for worker in orphans:
+        worker.kill()
+
+
 def test_a_killed_fork_server_is_started_again():
     expected = stream(Records, {"count": 160}, worker_per_consumer=0)
     with started(Records, {"count": 160}, data_queue_size=1, message_queue_size=1) as loader:
         iterator = iter(loader)
         found = [plain(next(iterator))]
-        orphans = until(lambda: workers() if len(workers()) == 2 else None)
-        server = orphans[0].parent()
-        assert server is not None
-        server.kill()
-        until(lambda: not server.is_running() or server.status() == "zombie")
-        for worker in orphans:
-            worker.kill()
+        kill_the_server_and_its_workers()
         found += [plain(batch) for batch in iterator]
     assert found == expected
 
@@ -96,12 +100,6 @@ def test_a_killed_server_of_method_fork_is_an_error_and_no_hang():
     with started(Records, {"count": 1600}, start_method="fork", data_queue_size=1, message_queue_size=1) as loader:
         iterator = iter(loader)
         next(iterator)
-        orphans = until(lambda: workers() if len(workers()) == 2 else None)
-        server = orphans[0].parent()
-        assert server is not None
-        server.kill()
-        until(lambda: not server.is_running() or server.status() == "zombie")
-        for worker in orphans:
-            worker.kill()
+        kill_the_server_and_its_workers()
         with pytest.raises(WorkerError):
             list(iterator)
