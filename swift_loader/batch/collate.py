@@ -82,8 +82,9 @@ class RowWriter:
         ways = Ways(self._write_slowly, self._plain_writes, fits)
         # The bits of what numpy lacks must come from such tensors: integers like them are something else.
         storable = [None if column.viewed_as else view for column, view in zip(spec.columns, self._views, strict=True)]
-        self._write_plainly, self.fits = row_functions(spec.structure, storable, ways)
-        """``fits``: whether a sample, as the first of a batch, fixes this very layout."""
+        functions = row_functions(spec.structure, storable, ways)
+        self._write_plainly, self.fits, self.fill = functions.write, functions.fits, functions.fill
+        """``fits``: whether a sample, as the first of a batch, fixes this very layout. For ``fill`` see there."""
         self.write = self._write_plainly
         """Writes one sample to a row; rows come in order. Raises `Misfit` where it does not fit the batch's first.
 

@@ -4,7 +4,7 @@ Called under the pool's lock, from telecom threads and the consumer's. Tickets a
 an order is valid while its slot's word holds its number, and that word is the only place where this is written down.
 
 What holds new tickets back, apart from the want of a free slot:
-- `data_queue_size` merged batches wait for the consumer;
+- `data_queue_size` merged batches wait for the consumer, and what the channels should hold is on its way;
 - a worker has `max_buffer_size` parcels waiting to be merged, on top of the orders it has.
 Neither holds back the lowest unfinished ticket: it is ordered before all that could fill these queues, and a ticket
 that must be made again goes before any new one.
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 
 #: Orders that one worker is given at a time: more would hand it a whole run of steps, which the others' must wait for.
-_BURST = 4
+_BURST = 12
 #: One worker runs ahead by no more memory than this, or two batches: each new slot costs what several batches cost, and
 #: while one worker makes a slot, the others would run ahead and make more of them.
 _AHEAD_NBYTES = 256 << 20
@@ -182,11 +182,19 @@ class Dispatch:
         if self._redo:
             # Not to a worker that has yet to answer that the ticket was taken back from it: it could not say which.
             return None if self._redo[0].seq in line.outstanding else heapq.heappop(self._redo)
-        if self.ready_count >= self._config.data_queue_size or self._steps == 0:
+        if self._steps == 0 or self._is_enough_ready(depth, lines):
             return None
         if len(line.outstanding) + line.unmerged < self._most_ahead(depth):
             return self._next_ticket()
         return None if line.outstanding else self._stuck_behind(line, lines)
+
+    def _is_enough_ready(self, depth: int, lines: Sequence[Line]) -> bool:
+        most, ready = self._config.data_queue_size, self.ready_count
+        if ready < most:
+            return False
+        # Channels are kept filled even so: ten batches of 50 us are gone before an idle worker has woken up. (Of slow
+        # batches none or one waits in a channel.)
+        return ready + sum(len(line.outstanding) for line in lines) >= most + len(lines) * (depth - 1)
 
     def _most_ahead(self, depth: int) -> int:
         """How many batches of one worker may be ordered or wait to be merged."""

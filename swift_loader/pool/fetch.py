@@ -10,13 +10,17 @@ import contextlib
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from time import perf_counter_ns
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+from swift_loader.batch.rowcode import NEVER, Watch
 from swift_loader.config import LoaderConfig
 from swift_loader.errors import FailureReport
 from swift_loader.pool.control import INDEX, ROW, Cell
 from swift_loader.pool.crew import Crew
 from swift_loader.pool.info import WorkerInfo
+
+if TYPE_CHECKING:
+    from swift_loader.batch.rowcode import Fill
 
 
 class TakenBack(Exception):
@@ -54,12 +58,14 @@ class _Skipped:
 _QUICK_NS = 5_000
 #: ... but for one batch in so many.
 _UNTIMED = 16
-#: Later than any clock.
-NEVER = 1 << 62
 
 
 def _nothing() -> None:
     pass
+
+
+def _why_not(error: Exception | None, index: int) -> Exception:
+    return TakenBack() if error is None else MakeFailed(FailureReport.of(error, "fetch", index))
 
 
 class Fetcher:
@@ -114,9 +120,29 @@ class Fetcher:
             return self._whole(indices, wanted)
         if self._crew is not None:
             return self._by_crew(indices, wanted, self._crew)
-        if self._is_quick and self._untimed < _UNTIMED:
-            return self._quickly(indices, wanted)
         return self._one_by_one(indices, wanted)
+
+    @property
+    def is_quick(self) -> bool:
+        """Whether samples cost little more than it costs to time each apart from its collate: then `fill` it is."""
+        return self._is_quick and self._untimed < _UNTIMED
+
+    def fill(self, indices: list[int], wanted: Wanted, fill: Fill) -> tuple[int, Any]:
+        """Has the samples fetched and written in one loop; gives back how many, and one that it could not write.
+
+        One look at the clock for each still finds a slow one; fetching's share of the time is that of the last batch
+        whose samples were timed apart.
+        """
+        words = self._cell.words
+        watch = Watch(wanted.word, wanted.seq, words, INDEX, self.due_ns, self.when_due, _why_not)
+        started = perf_counter_ns()
+        count = fill(self._dataset, indices, watch)
+        passed_ns = perf_counter_ns() - started
+        self.fetch_ns, self.slowest_ns = int(passed_ns * self._fetch_share), watch.slowest_ns
+        self.slowest_index = watch.slowest_index
+        self._is_quick = count == len(indices) and passed_ns < _QUICK_NS * count
+        self._untimed += 1
+        return count, watch.odd
 
     def timed(self, action: Callable[[], Any], index: int | None) -> Any:
         """Runs ``action``, which fetches; its time counts as fetching, its error as the dataset's."""
@@ -137,7 +163,7 @@ class Fetcher:
         dataset, cell, word, seq = self._dataset, self._cell.words, wanted.word, wanted.seq
         plain = self._is_plain
         started = perf_counter_ns()
-        fetch_ns = slowest_ns = 0
+        fetch_ns, slowest_ns = self.fetch_ns, self.slowest_ns
         due_ns = self.due_ns
         for row, index in enumerate(indices):
             # The next two lines are `not wanted` and `cell.at`: for small samples the calls would cost as much again.
@@ -169,37 +195,6 @@ class Fetcher:
         self._fetch_share = fetch_ns / passed_ns
         self._is_quick = plain and passed_ns < _QUICK_NS * len(indices)
         self._untimed = 0
-
-    def _quickly(self, indices: list[int], wanted: Wanted) -> Iterator[Any]:
-        """As `_one_by_one`, for samples that cost little more than it costs to time each apart from its collate.
-
-        One look at the clock for each still finds a slow one; fetching's share of the time is that of the last batch
-        whose samples were timed apart.
-        """
-        dataset, cell, word, seq = self._dataset, self._cell.words, wanted.word, wanted.seq
-        due_ns, slowest_ns = self.due_ns, 0
-        last_ns = started = perf_counter_ns()
-        for row, index in enumerate(indices):
-            if word[0] != seq:
-                raise TakenBack
-            cell[ROW], cell[INDEX] = row, index
-            try:
-                sample = dataset[index]
-            except Exception as error:
-                raise MakeFailed(FailureReport.of(error, "fetch", index)) from error
-            now_ns = perf_counter_ns()
-            if now_ns - last_ns > slowest_ns:
-                slowest_ns = now_ns - last_ns
-                self.slowest_index = index
-            last_ns = now_ns
-            if now_ns > due_ns:
-                due_ns = NEVER
-                self.when_due()
-            yield sample
-        passed_ns = perf_counter_ns() - started
-        self.fetch_ns, self.slowest_ns = int(passed_ns * self._fetch_share), slowest_ns
-        self._is_quick = passed_ns < _QUICK_NS * len(indices)
-        self._untimed += 1
 
     def _whole(self, indices: list[int], wanted: Wanted) -> Iterator[Any]:
         if not wanted:

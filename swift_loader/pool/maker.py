@@ -9,6 +9,7 @@ slot; does not know channels.
 
 from __future__ import annotations
 
+import itertools
 import sys
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -152,8 +153,20 @@ class BatchMaker:
         if self._reads_into and spec is not None and spec.object_count == 0 and spec.capacity >= len(indices):
             return self._read_into(spec, indices, berth)
         writer, row = None, 0
+        odd: list[Any] = []
+        if spec is not None and spec.capacity >= len(indices) and self._fetcher.is_quick:
+            writer = self._writer(spec, berth)
+            writer.begin()
+            if writer.fill is not None:
+                row, sample = self._fetcher.fill(indices, berth.wanted, writer.fill)
+                if row == len(indices):
+                    return spec, row, []
+                odd = [sample]
+            if row == 0:
+                writer = None
+        rest = self._fetcher.samples(indices[row + len(odd) :], berth.wanted)
         try:
-            for sample in self._fetcher.samples(indices, berth.wanted):
+            for sample in itertools.chain(odd, rest):
                 if writer is None:
                     writer = self._writer_for(sample, len(indices), berth)
                 writer.write(row, sample)

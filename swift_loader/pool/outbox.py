@@ -13,8 +13,8 @@ import time
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from swift_loader.batch.rowcode import NEVER
 from swift_loader.pool import messages
-from swift_loader.pool.fetch import NEVER
 
 if TYPE_CHECKING:
     from swift_loader.pool.channel import SocketChannel

@@ -36,8 +36,8 @@ def test_one_order_waits_behind_the_one_in_hand_until_the_speed_is_known():
 
 
 def test_a_fast_worker_is_given_more_a_few_at_a_time_and_no_more_than_was_set():
-    world = _world(FAST_NS, message_queue_size=6)
-    for most in (4, 7, 7):
+    world = _world(FAST_NS, message_queue_size=20)
+    for most in (12, 21, 21):
         world.feed(world.workers[0])
         assert len(world.workers[0].line.outstanding) == most
 
