@@ -1,12 +1,14 @@
 """Training with Lightning Fabric: each of Fabric's ranks is a consumer of the loader.
 
-    python examples/fabric_example.py                  # two ranks on the CPU, or one per GPU that is there
-    python examples/fabric_example.py --dry-run        # a few steps
+    python examples/fabric_example.py                         # two ranks on the CPU, or one per GPU that is there
+    python examples/fabric_example.py --checkpoint here.pt    # may be killed at any moment, and started again
 
 The data are scikit-learn's handwritten digits (1,797 images of 8 x 8 pixels), shifted by up to a pixel while training.
 """
 
 import argparse
+import hashlib
+from pathlib import Path
 
 import numpy as np
 import torch
@@ -45,6 +47,7 @@ def build_model() -> nn.Module:
         nn.ReLU(),
         nn.MaxPool2d(2),
         nn.Flatten(),
+        nn.Dropout(0.1),
         nn.Linear(64 * 4 * 4, 10),
     )
 
@@ -61,16 +64,41 @@ def build_loader(fabric: Fabric, *, train: bool) -> SwiftLoader:
     )
 
 
-def train_epoch(fabric: Fabric, model: nn.Module, optimizer: torch.optim.Optimizer, loader: SwiftLoader) -> float:
-    model.train()
-    losses = []
-    for images, labels in loader:
+def train_epoch(fabric: Fabric, state: dict, arguments: argparse.Namespace) -> float:
+    """Takes what is left of the loader's epoch; gives back the mean loss of all ranks."""
+    model, optimizer, losses = state["model"].train(), state["optimizer"], []
+    for images, labels in state["loader"]:
         optimizer.zero_grad()
         loss = nn.functional.cross_entropy(model(images), labels)
         fabric.backward(loss)
         optimizer.step()
         losses.append(loss.detach())
+        state["step"] += 1
+        if arguments.print_steps:
+            fabric.print(f"step {state['step']}", flush=True)
+        if arguments.checkpoint is not None and state["step"] % 10 == 0:
+            save(fabric, state, arguments.checkpoint)
     return float(fabric.all_reduce(torch.stack(losses).mean(), reduce_op="mean"))
+
+
+def save(fabric: Fabric, state: dict, path: Path) -> None:
+    """Fabric asks model, optimizer and loader for their states. A kill leaves the old file or the new one, whole."""
+    state["generators"] = fabric.all_gather(generator(fabric).get_state())  # each rank is at another place in it
+    new = path.with_name(f"{path.name}.new")
+    fabric.save(new, state)
+    if fabric.is_global_zero:
+        new.replace(path)
+
+
+def load(fabric: Fabric, state: dict, path: Path) -> None:
+    fabric.load(path, state)
+    generator(fabric).set_state(state["generators"][fabric.global_rank].cpu().clone())  # torch takes no row of a table
+
+
+def generator(fabric: Fabric) -> torch.Generator:
+    """What dropout draws from."""
+    on_gpu = fabric.device.type == "cuda"
+    return torch.cuda.default_generators[fabric.device.index] if on_gpu else torch.default_generator
 
 
 @torch.no_grad()
@@ -83,10 +111,18 @@ def count_right(fabric: Fabric, model: nn.Module, loader: SwiftLoader) -> int:
     return int(fabric.all_reduce(right, reduce_op="sum"))
 
 
+def digest(model: nn.Module) -> str:
+    weights = (tensor.cpu().numpy().tobytes() for tensor in model.state_dict().values())
+    return hashlib.sha256(b"".join(weights)).hexdigest()
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--epochs", type=int, default=10)
-    parser.add_argument("--dry-run", action="store_true", help="one epoch, to see that all parts fit")
+    parser.add_argument("--dry-run", action="store_const", const=1, dest="epochs", help="only one epoch")
+    parser.add_argument("--checkpoint", type=Path, help="saved here every 10 steps, and gone on from if it is there")
+    parser.add_argument("--print-steps", action="store_true", help="a line for each step")
+    parser.add_argument("--digest", action="store_true", help="the sha256 of the weights at the end")
     arguments = parser.parse_args()
 
     gpus = torch.cuda.device_count()
@@ -102,10 +138,17 @@ def main() -> None:
         train_loader.start(fabric.global_rank, fabric.device)
         test_loader.start(fabric.global_rank, fabric.device)
         fabric.print(f"{len(train_loader.dataset)} digits to learn from, {len(test_loader.dataset)} held out")
-        for epoch in range(1 if arguments.dry_run else arguments.epochs):
-            loss = train_epoch(fabric, model, optimizer, train_loader)
+
+        state = {"model": model, "optimizer": optimizer, "loader": train_loader, "step": 0, "generators": None}
+        if arguments.checkpoint is not None and fabric.broadcast(arguments.checkpoint.exists()):
+            load(fabric, state, arguments.checkpoint)
+        for epoch in range(state["step"] // len(train_loader), arguments.epochs):
+            loss = train_epoch(fabric, state, arguments)
             accuracy = count_right(fabric, model, test_loader) / len(test_loader.dataset)
-            fabric.print(f"epoch {epoch + 1}: train loss {loss:.3f}, test accuracy {accuracy:.1%}")
+            fabric.print(f"epoch {epoch + 1}: train loss {loss:.3f}, test accuracy {accuracy:.1%}", flush=True)
+
+    if arguments.digest:
+        fabric.print(f"digest {digest(model)}", flush=True)
 
 
 if __name__ == "__main__":

@@ -325,3 +325,31 @@ def _log(logger: object) -> LogSetting | None:
         raise ConfigError(f"logger['level'] must be one of {', '.join(get_args(LogLevel))}, not {level!r}")
     stdout = _flag("logger['stdout']", logger.get("stdout", False))
     return LogSetting(path=None if path is None else str(path), stdout=stdout, level=level)  # type: ignore[arg-type] # just checked
+
+
+def check_dataset_class(dataset_class: Any) -> None:
+    """Raises `ConfigError` for what cannot make a map-style dataset."""
+    if not callable(dataset_class):
+        raise ConfigError(
+            "dataset_class must be a class (or a function) that makes the dataset, not a "
+            f"{type(dataset_class).__name__}; for a dataset that exists already there is SwiftLoader.from_dataset"
+        )
+    if not isinstance(dataset_class, type):
+        return
+    iterable = any(base.__name__ == "IterableDataset" for base in dataset_class.__mro__)
+    if iterable or not hasattr(dataset_class, "__getitem__"):
+        raise ConfigError(
+            f"{dataset_class.__name__} cannot be asked for a sample by index: SwiftLoader takes map-style datasets, "
+            "with __getitem__ and __len__. Write an iterable one into shards once, or put it behind a data server"
+        )
+    if not hasattr(dataset_class, "__len__"):
+        raise ConfigError(f"{dataset_class.__name__} has no __len__: give it one that says how many samples there are")
+
+
+def checked_kwargs(kwargs: Any) -> dict[str, Any]:
+    """The keyword arguments of a dataset; raises `ConfigError` for what are none."""
+    if kwargs is None:
+        return {}
+    if not isinstance(kwargs, dict) or not all(isinstance(key, str) for key in kwargs):
+        raise ConfigError(f"dataset_kwargs must be a dict of keyword arguments, not {kwargs!r}")
+    return dict(kwargs)

@@ -5,25 +5,30 @@ Constructing checks and stores; only `start` makes processes. What then runs is 
 
 from __future__ import annotations
 
+import dataclasses
 import itertools
 import os
 import secrets
 import warnings
-from collections.abc import Callable, Iterator
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, Self, Unpack
 
 from swift_loader import ranks
-from swift_loader.config import LoaderConfig, Settings
+from swift_loader.config import LoaderConfig, Settings, check_dataset_class, checked_kwargs
 from swift_loader.errors import ConfigError, LoaderClosed
 from swift_loader.pool.recipe import Recipe, checked_length
-from swift_loader.runtime import Epoch, Runtime
+from swift_loader.position import Position, State
+from swift_loader.runtime import Epoch, Runtime, settings_of
 
 if TYPE_CHECKING:
     import torch
 
     from swift_loader.device.stage import Stage
 
-_ordinals = itertools.count()
+#: Scripts make their loaders in the same order on every rank, but for those of one consumer, which one rank may make
+#: for itself alone: they are counted apart.
+_ordinals: defaultdict[bool, Iterator[int]] = defaultdict(itertools.count)
 
 
 class SwiftLoader:
@@ -61,15 +66,19 @@ class SwiftLoader:
         self._runtime: Runtime | None = None
         self._closed = False
         self._config = LoaderConfig.parse(batch_size, nb_consumer, worker_per_consumer, shuffle, settings)
-        _check_dataset_class(dataset_class)
+        check_dataset_class(dataset_class)
         self._dataset_class: Callable[..., Any] | None = dataset_class
-        self._dataset_kwargs = _checked_kwargs(dataset_kwargs)
+        self._dataset_kwargs = checked_kwargs(dataset_kwargs)
         self._dataset: Any = None
         self._was_given = False
         # Drawn once and carried along when the loader is pickled or forked, so that ranks made from it agree.
         self._seed = secrets.randbits(63) if self._config.seed is None else self._config.seed
         self._built_by = os.getpid()
-        self._ordinal = next(_ordinals)
+        self._ordinal = next(_ordinals[self._config.consumer_count == 1])
+        self._restarts = 0
+        self._state = State(Position(), None, {})
+        """What to go on from: the beginning, or what was loaded."""
+        self._start_arguments: tuple[Any, ...] = ()
 
     @classmethod
     def from_dataset(
@@ -82,7 +91,7 @@ class SwiftLoader:
         **settings: Unpack[Settings],
     ) -> Self:
         """A loader for a dataset that exists already; workers get copies, whose large arrays share memory."""
-        _check_dataset_class(type(dataset))
+        check_dataset_class(type(dataset))
         checked_length(dataset)
         loader = cls(type(dataset), {}, batch_size, nb_consumer, worker_per_consumer, shuffle, **settings)
         loader._dataset, loader._was_given = dataset, True
@@ -100,7 +109,8 @@ class SwiftLoader:
             consumer_index: Which part of the index space is wanted: 0 to nb_consumer - 1.
             device: Where batches should be; None leaves them as the collate made them, in the host's memory.
             to_device: Called once for each batch, as ``to_device(batch, device)``, instead of the default, which
-                moves all tensors and numpy arrays in nested containers.
+                moves all tensors and numpy arrays in nested containers. It runs when the batch is asked for, on this
+                thread and its current stream; what it copies must be done on that stream, or be waited for by it.
 
         Raises:
             ConfigError: if an argument is wrong, or the dataset cannot be used.
@@ -115,6 +125,7 @@ class SwiftLoader:
 
     def _start(self, consumer_index: int, device: Any, to_device: Callable[[Any, Any], Any] | None) -> Runtime:
         config = self._config
+        self._start_arguments = (consumer_index, device, to_device)
         consumer = _checked_index(consumer_index, config.consumer_count)
         if to_device is not None and not callable(to_device):
             raise ConfigError(f"to_device must be callable as to_device(batch, device), not {to_device!r}")
@@ -129,7 +140,8 @@ class SwiftLoader:
         runtime = Runtime(recipe, _stage(config, device, to_device))
         self._runtime = runtime
         try:
-            runtime.open(self._ordinal)
+            runtime.open(f"{self._ordinal}.{self._restarts}")
+            runtime.resume(self._state)
         except BaseException:
             self.close()
             raise
@@ -143,7 +155,7 @@ class SwiftLoader:
         """How many batches this consumer takes per epoch.
 
         Raises:
-            ConfigError: if that depends on the consumer, and none was started.
+            ConfigError: if that depends on the consumer, and it is not clear which one this is.
         """
         runtime = self._runtime
         if runtime is not None and runtime.plan is not None:
@@ -151,10 +163,14 @@ class SwiftLoader:
         config = self._config
         recipe = Recipe(None, {}, None, config, self._seed, 0)
         plan = recipe.plan(checked_length(self.dataset) if config.plan is None else 1)
-        counts = {plan.step_count(0, consumer) for consumer in range(config.consumer_count)}
-        if len(counts) > 1:
-            raise ConfigError(f"consumers take {sorted(counts)} batches each: call start(consumer_index) before len()")
-        return counts.pop()
+        counts = [plan.step_count(0, consumer) for consumer in range(config.consumer_count)]
+        if len(set(counts)) == 1:
+            return counts[0]
+        distributed = ranks.world()
+        if distributed is not None and distributed.get_world_size() == len(counts):
+            return counts[int(distributed.get_rank())]
+        several = sorted(set(counts))
+        raise ConfigError(f"consumers take {several} batches each: call start(consumer_index) before len()")
 
     @property
     def dataset(self) -> Any:
@@ -169,11 +185,102 @@ class SwiftLoader:
         """For the batch handed out last: False for a sample that only repeats another to fill up, else True."""
         return self._started().last_batch_mask()
 
+    @property
+    def batch_size(self) -> int:
+        """Samples in one consumer's batch."""
+        return self._config.batch_size
+
+    @property
+    def nb_consumer(self) -> int:
+        """How many GPUs, or ranks, it serves."""
+        return self._config.consumer_count
+
+    @property
+    def num_workers(self) -> int:
+        """What torch's loader calls ``worker_per_consumer``."""
+        return self._config.worker_count
+
+    @property
+    def sampler(self) -> EpochSetter:
+        """What frameworks look for to call ``set_epoch`` on; there is nothing else to it."""
+        return EpochSetter(self)
+
+    @property
+    def batch_sampler(self) -> None:
+        """Frameworks that have found a sampler look for this one too."""
+        return
+
     def set_epoch(self, epoch: int) -> None:
         """Has the next iteration be this epoch, if it is neither the current one nor the next anyway."""
         if type(epoch) is not int or epoch < 0:
             raise ConfigError(f"set_epoch takes a whole number from 0 on, not {epoch!r}")
-        self._started().set_epoch(epoch)
+        self._refuse_closed()
+        if self._runtime is not None:
+            self._runtime.set_epoch(epoch)
+        else:
+            here = self._state.position
+            self._state = dataclasses.replace(self._state, position=here.turned_to(epoch, here.epoch - 1))
+
+    def state_dict(self) -> dict[str, int | str]:
+        """Where this consumer is: at most 1 KB, at any step, for `load_state_dict`.
+
+        What was prefetched is not in it and is made again; what was handed out is not handed out again.
+
+        Example:
+            >>> from swift_loader import SwiftLoader
+            >>> loader = SwiftLoader(range, {}, 2, 1, 0, seed=3)
+            >>> loader.state_dict()["step"]
+            0
+        """
+        runtime = self._runtime
+        if runtime is None or runtime.plan is None:
+            try:
+                seed = self._agreed_seed()
+            except ConfigError:  # ranks have yet to find each other
+                seed = None
+            return dataclasses.replace(self._state, seed=seed).to_dict()
+        return State(runtime.position, runtime.seed, runtime.settings()).to_dict()
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Has the next iteration go on where the state was taken, with the rest of that epoch.
+
+        May be called before or after `start`. ``worker_per_consumer`` may have changed, and with ``elastic=True`` the
+        number of consumers, as long as ``batch_size * nb_consumer`` is the same.
+
+        Raises:
+            ConfigError: if the state does not fit this loader: here, or in `start` for what is known only then.
+        """
+        self._refuse_closed()
+        loaded = State.from_dict(state)
+        config = self._config
+        if config.seed is not None and loaded.seed not in (None, config.seed):
+            raise ConfigError(f"the state does not fit this loader: seed was {loaded.seed} and is {config.seed}")
+        self._refuse_other_settings(loaded)
+        self._state = loaded
+        runtime = self._runtime
+        if runtime is None:
+            return
+        if loaded.seed in (None, runtime.seed):
+            runtime.resume(loaded)
+            return
+        runtime.close()  # its workers draw from another seed
+        self._restarts += 1
+        self._start(*self._start_arguments)
+
+    def _refuse_other_settings(self, loaded: State) -> None:
+        """Compares all but the length of the dataset, which is known when it was built: in `start`."""
+        if not loaded.settings:
+            return
+        config, count = self._config, loaded.settings.get("len(dataset)", 1)
+        seed = self._seed if loaded.seed is None else loaded.seed
+        plan = Recipe(None, {}, None, config, seed, 0).plan(int(count))
+        loaded.refuse_other(settings_of(plan, config))
+        if loaded.settings.get("nb_consumer") != config.consumer_count and config.random_per == "batch":
+            warnings.warn(
+                f"the state is of {loaded.settings.get('nb_consumer')} consumers and goes on with "
+                f"{config.consumer_count}: the same samples, but other random numbers. random_per='sample' keeps them",
+                stacklevel=3,
+            )
 
     def statistics(self) -> dict[str, float]:
         """What was measured since `start`, as a flat dict that any logger takes."""
@@ -216,7 +323,11 @@ class SwiftLoader:
     def _agreed_seed(self) -> int:
         config = self._config
         travelled = self._built_by != os.getpid()
-        if config.seed is not None or config.consumer_count == 1 or travelled:
+        if self._state.seed is not None:
+            return self._state.seed
+        if config.seed is not None or travelled:
+            return self._seed
+        if config.consumer_count == 1 and ranks.world() is None:
             return self._seed
         return ranks.agreed_seed(self._seed, config.consumer_count, self._ordinal)
 
@@ -243,16 +354,24 @@ class SwiftLoader:
         return self._start(consumer, _current_device(), None)
 
 
+class EpochSetter:
+    """Stands where torch's loader has its sampler, for frameworks that tell it the epoch."""
+
+    def __init__(self, loader: SwiftLoader) -> None:
+        self._loader = loader
+
+    def set_epoch(self, epoch: int) -> None:
+        """As `SwiftLoader.set_epoch`, but never back: a loader that a framework goes through again and again beside a
+        longer one is ahead of the epochs that the framework counts.
+        """
+        if type(epoch) is not int or not 0 <= epoch <= int(self._loader.state_dict()["epoch"]):
+            self._loader.set_epoch(epoch)
+
+
 def _stage(config: LoaderConfig, device: Any, to_device: Callable[[Any, Any], Any] | None) -> Stage:
-    import torch  # noqa: PLC0415 - importing the package must not import torch
+    from swift_loader.device.choose import stage_for  # noqa: PLC0415 - importing the package must not import torch
 
-    from swift_loader.device.host import HostStage  # noqa: PLC0415 - imports torch
-
-    try:
-        target = None if device is None else torch.device(device)
-    except (RuntimeError, TypeError) as error:
-        raise ConfigError(f"device must be a torch.device, its name or its index, not {device!r}: {error}") from None
-    return HostStage(config.batch_decoder, target, to_device)
+    return stage_for(device, to_device, config.batch_decoder, config.device_batches)
 
 
 def _current_device() -> torch.device | None:
@@ -261,32 +380,6 @@ def _current_device() -> torch.device | None:
     if not torch.cuda.is_available():
         return None
     return torch.device("cuda", torch.cuda.current_device())
-
-
-def _check_dataset_class(dataset_class: Any) -> None:
-    if not callable(dataset_class):
-        raise ConfigError(
-            "dataset_class must be a class (or a function) that makes the dataset, not a "
-            f"{type(dataset_class).__name__}; for a dataset that exists already there is SwiftLoader.from_dataset"
-        )
-    if not isinstance(dataset_class, type):
-        return
-    iterable = any(base.__name__ == "IterableDataset" for base in dataset_class.__mro__)
-    if iterable or not hasattr(dataset_class, "__getitem__"):
-        raise ConfigError(
-            f"{dataset_class.__name__} cannot be asked for a sample by index: SwiftLoader takes map-style datasets, "
-            "with __getitem__ and __len__. Write an iterable one into shards once, or put it behind a data server"
-        )
-    if not hasattr(dataset_class, "__len__"):
-        raise ConfigError(f"{dataset_class.__name__} has no __len__: give it one that says how many samples there are")
-
-
-def _checked_kwargs(kwargs: Any) -> dict[str, Any]:
-    if kwargs is None:
-        return {}
-    if not isinstance(kwargs, dict) or not all(isinstance(key, str) for key in kwargs):
-        raise ConfigError(f"dataset_kwargs must be a dict of keyword arguments, not {kwargs!r}")
-    return dict(kwargs)
 
 
 def _checked_index(index: Any, count: int) -> int:

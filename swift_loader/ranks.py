@@ -6,6 +6,7 @@ all. Keys carry the loader's number in the order of construction, which scripts 
 
 from __future__ import annotations
 
+import atexit
 import json
 import sys
 import threading
@@ -39,7 +40,8 @@ def agreed_seed(drawn: int, consumer_count: int, ordinal: int) -> int:
         ConfigError: where there is no way to agree.
     """
     distributed = world()
-    if distributed is None or distributed.get_world_size() != consumer_count:
+    # A loader of one consumer may stand on each of several ranks that work on the same batches.
+    if distributed is None or (consumer_count > 1 and distributed.get_world_size() != consumer_count):
         size = (
             "no process group is initialised"
             if distributed is None
@@ -50,7 +52,8 @@ def agreed_seed(drawn: int, consumer_count: int, ordinal: int) -> int:
             "the same on every rank"
         )
     store = _store(distributed)
-    return int(store.compare_set(f"swift_loader/{ordinal}/seed", "", str(drawn)))
+    kind = "one" if consumer_count == 1 else "many"  # they are counted apart
+    return int(store.compare_set(f"swift_loader/{kind}/{ordinal}/seed", "", str(drawn)))
 
 
 class Agreement:
@@ -60,11 +63,12 @@ class Agreement:
     verdict is told to all. When the last has found no difference, the verdict is that there is none.
     """
 
-    def __init__(self, consumer: int, ordinal: int, tell: Callable[[BaseException], None]) -> None:
+    def __init__(self, consumer: int, ordinal: str, tell: Callable[[BaseException], None]) -> None:
         self._consumer = consumer
         self._prefix = f"swift_loader/{ordinal}"
         self._tell = tell
         self._thread: threading.Thread | None = None
+        self._hush: Callable[[], None] = lambda: None
 
     def check(self, mine: Fingerprint, consumer_count: int) -> None:
         """Publishes ``mine`` and compares; what later ranks find is told by a thread that sleeps until then.
@@ -82,20 +86,41 @@ class Agreement:
         for other in started:
             theirs = json.loads(store.get(f"{self._prefix}/rank/{other}"))
             if differences := _differences(mine, rank, theirs, other):
-                store.compare_set(f"{self._prefix}/verdict", "", differences)
+                self._tell_all(store, others, differences)
                 raise _mismatch(differences)
         if len(started) == len(others):
-            store.compare_set(f"{self._prefix}/verdict", "", _AGREED)
+            self._tell_all(store, others, _AGREED)
             return
         name = f"swift-agreement-c{self._consumer}"
         # A store of its own: a wait on the shared one would hold up the process group's own use of it.
-        self._thread = threading.Thread(target=self._wait, args=(store.clone(),), name=name, daemon=True)
+        key = f"{self._prefix}/verdict/{rank}"
+        self._thread = threading.Thread(target=self._wait, args=(store.clone(), key), name=name, daemon=True)
+        self._hush = lambda: store.compare_set(key, "", _AGREED)
         self._thread.start()
+        # A thread that waits in the store when the interpreter ends would bring the process down with SIGABRT.
+        atexit.register(self.close)
 
-    def _wait(self, store: Any) -> None:
+    def close(self) -> None:
+        """Nobody wants to know any more: the thread ends."""
+        atexit.unregister(self.close)
+        thread, self._thread = self._thread, None
+        if thread is None:
+            return
         try:
-            store.wait([f"{self._prefix}/verdict"], _PATIENCE)
-            verdict = store.get(f"{self._prefix}/verdict").decode()
+            if thread.is_alive():
+                self._hush()
+        except Exception:  # noqa: BLE001, S110 - the store is gone: the thread hears of it too
+            pass
+        thread.join(1)
+
+    def _tell_all(self, store: Any, others: list[int], verdict: str) -> None:
+        for other in others:
+            store.compare_set(f"{self._prefix}/verdict/{other}", "", verdict)
+
+    def _wait(self, store: Any, key: str) -> None:
+        try:
+            store.wait([key], _PATIENCE)
+            verdict = store.get(key).decode()
         except Exception:  # noqa: BLE001 - the job ends and its store with it, or a rank never starts
             return
         if verdict != _AGREED:

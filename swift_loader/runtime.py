@@ -2,7 +2,8 @@
 
     A-F   tickets, orders, workers, parcels                   pool/
     G     parcels are merged in step order                    pool/merge.py
-    H     the parcel lands: views of its slot become tensors  `Runtime._land` -> device/
+    H     the parcel lands: views of its slot become tensors  `Runtime._land` -> device/; for a device that has
+                                                              streams, on a thread of its own: device/landing.py
     I     the batch is handed out, the wait is noted          `Runtime.next_batch`
     J     the batch is dropped, its slot goes home            pool/lease.py
 
@@ -20,12 +21,14 @@ from time import perf_counter_ns
 from typing import TYPE_CHECKING, Any, Self
 
 from swift_loader import ranks
-from swift_loader.device.stage import Cargo, Stage
+from swift_loader.device.landing import Landing
+from swift_loader.device.stage import Cargo, Stage, StageAhead
 from swift_loader.errors import ConfigError, DataError, LoaderClosed, SwiftLoaderError
 from swift_loader.plan.plan import EpochPlan, Plan
-from swift_loader.pool.dispatch import Failed, Full
-from swift_loader.pool.inline import InlinePool
+from swift_loader.pool.dispatch import Delivery, Failed, Full
+from swift_loader.pool.inline import HeapMemory, InlinePool
 from swift_loader.pool.recipe import Recipe
+from swift_loader.position import Position, Setting, State
 from swift_loader.telemetry import BatchRecord, Log, Moments, Recorder, Trace
 
 if TYPE_CHECKING:
@@ -34,6 +37,8 @@ if TYPE_CHECKING:
     import torch
 
     from swift_loader.config import LoaderConfig
+    from swift_loader.pool.lease import Lease
+    from swift_loader.pool.messages import Parcel
     from swift_loader.pool.pool import Pool
 
 #: Of more ranks than this it is not looked at each whether they take as many steps.
@@ -48,14 +53,18 @@ class Runtime:
         self.pid = os.getpid()
         self.closed = False
         self.consumer = recipe.consumer
+        self.seed = recipe.seed
         self.plan: Plan | None = None
         self.epoch = 0
         """The epoch that is iterated, or was last."""
+        self.position = Position()
+        """What is handed out next, if the iteration goes on."""
         self.iteration = 0
         """The number of the iteration that goes on. Not the iteration itself: it holds the loader, which would then be
         in a cycle, and a forgotten one would be seen late or never."""
-        self._next_epoch = 0
-        self._stream = (0, 0)
+        self._begin_at = Position()
+        """Where the next iteration begins."""
+        self._step_count = 0
         self._taken: tuple[int, int, int] | None = None
         self._is_noted = False
         """Batches of the current epoch were noted that are in no summary."""
@@ -66,7 +75,15 @@ class Runtime:
         self._log: Log | None = None
         self._recorder: Recorder | None = None
         self._trace: Trace | None = None
-        self._pool = InlinePool(recipe) if config.worker_count == 0 else _pool_of_workers(recipe)
+        self._landing: Landing[Delivery] | None = None
+        self._agreement: ranks.Agreement | None = None
+        if config.worker_count == 0:
+            self._pool: Pool | InlinePool = InlinePool(recipe)
+        else:
+            self._pool = _pool_of_workers(recipe)
+            self._pool.before_waiting = stage.settle
+            if isinstance(stage, StageAhead):
+                self._landing = Landing(stage, _Dock(self._pool), f"swift-landing-c{recipe.consumer}")
         try:
             self._open_files(config)
         except BaseException:
@@ -83,11 +100,12 @@ class Runtime:
         if config.trace_file is not None:
             self._trace = Trace(str(_path_of_consumer(config.trace_file, self._recipe)), consumer)
 
-    def open(self, ordinal: int) -> None:
+    def open(self, ordinal: str) -> None:
         self.plan = self._pool.open()
         config = self._recipe.config
-        agreement = ranks.Agreement(self.consumer, ordinal, self._pool.broke)
-        agreement.check(self.plan.fingerprint(), config.consumer_count)
+        self._agreement = ranks.Agreement(self.consumer, ordinal, self._pool.broke)
+        self._agreement.check(self.plan.fingerprint(), config.consumer_count)
+        self._stage.open()
         self._tell_what_may_surprise(self.plan)
         if self._log is not None:
             self._log.info("started", workers=config.worker_count, steps=self.plan.step_count(0, self.consumer))
@@ -97,23 +115,31 @@ class Runtime:
         assert self.plan is not None
         self._sum_up()  # an epoch that was left early counts for itself
         self.iteration += 1
-        self.epoch = self._next_epoch
-        self._next_epoch += 1
-        if self._stream != (self.epoch, 0):
-            self._pool.restart(self.epoch, 0)
-            self._stream = (self.epoch, 0)
-        return self.plan.step_count(self.epoch, self.consumer)
+        if self.position != self._begin_at:
+            self._go_to(self._begin_at)
+        if self._landing is not None:
+            self._landing.start()
+        self.epoch = self.position.epoch
+        self._begin_at = Position(self.epoch + 1)
+        self._step_count = self.plan.step_count(self.epoch, self.consumer)
+        return self.position.left(self._step_count)
 
-    def next_batch(self, step_count: int, busy_ns: int) -> Any:
+    def _go_to(self, position: Position) -> None:
+        first = self._pool.restart(position)
+        if self._landing is not None:
+            self._landing.restart(first)
+        self.position = position.copy()
+
+    def next_batch(self, busy_ns: int) -> Any:
         """Takes a delivery, lands it and notes what it cost."""
         asked = perf_counter_ns()
-        delivery = self._pool.take()
-        epoch, step = self._stream
-        self._stream = (epoch, step + 1) if step + 1 < step_count else (epoch + 1, 0)
+        landing = self._landing
+        delivery = self._pool.take() if landing is None else landing.take()
+        self.position.took(delivery.ticket.step, self._step_count)
         if isinstance(delivery, Failed):
             raise self._pool.error_of(delivery)
         came = perf_counter_ns()
-        batch = self._land(delivery)
+        batch = self._land(delivery) if landing is None else landing.hand_out(delivery)
         ticket, parcel = delivery.ticket, delivery.parcel
         self._taken = (ticket.epoch, ticket.step, parcel.rows)
         if parcel.attachment is not None and parcel.attachment.skipped:
@@ -160,8 +186,21 @@ class Runtime:
         self._is_noted = False
 
     def set_epoch(self, epoch: int) -> None:
-        if epoch not in (self.epoch, self._next_epoch):
-            self._next_epoch = epoch
+        self._begin_at = self._begin_at.turned_to(epoch, self.epoch)
+
+    def settings(self) -> dict[str, Setting]:
+        """All that decides which batches there are."""
+        assert self.plan is not None
+        return settings_of(self.plan, self._recipe.config)
+
+    def resume(self, state: State) -> None:
+        """Has the next iteration begin where the state was taken; the one that goes on ends."""
+        state.refuse_other(self.settings())
+        self.iteration += 1
+        self._begin_at = state.position.copy()
+        self.epoch = max(0, state.position.epoch - (not state.position.is_inside))
+        if self.position != self._begin_at:
+            self._go_to(self._begin_at)  # at once, so that workers turn to it now
 
     def last_batch_mask(self) -> torch.Tensor:
         import torch  # noqa: PLC0415 - importing the package must not import torch
@@ -178,12 +217,18 @@ class Runtime:
         return {**recorded, **self._pool.statistics(), "samples_skipped": self._skip_count, "epoch": self.epoch}
 
     def abandon(self) -> None:
+        if self._landing is not None:
+            self._landing.abandon()
         self._pool.abandon()
 
     def close(self) -> None:
         if self.closed:
             return
         self.closed = True
+        if self._agreement is not None:
+            self._agreement.close()
+        if self._landing is not None:
+            self._landing.close()
         self._pool.close()
         self._stage.close()
         self._sum_up()
@@ -195,17 +240,12 @@ class Runtime:
             self._log.close()
 
     def __repr__(self) -> str:
-        return f"consumer {self.consumer}, epoch {self._stream[0]}, step {self._stream[1]}"
+        return f"consumer {self.consumer}, epoch {self.position.epoch}, step {self.position.step}"
 
     def _land(self, delivery: Full) -> Any:
-        parcel = delivery.parcel
-        hold = self._pool.hold(parcel)
-        attached = parcel.attachment
-        assert parcel.spec is not None
-        stream, spans = (None, []) if attached is None else (attached.stream, attached.spans)
-        cargo = Cargo(parcel.spec, parcel.rows, hold.memory, hold.views, stream, spans, hold.array)
+        hold = self._pool.hold(delivery.parcel)
         try:
-            return self._stage.land(cargo)
+            return self._stage.land(_cargo_of(delivery.parcel, hold))
         finally:
             hold.landed()
 
@@ -225,6 +265,36 @@ class Runtime:
                 f"{plan.sample_count} samples do not give each of {config.consumer_count} consumers something to do at "
                 "every step: a batch repeats a sample of another; loader.last_batch_mask tells which"
             )
+
+
+class _Dock:
+    """A pool, as it is seen by the thread that lands its deliveries."""
+
+    def __init__(self, pool: Pool) -> None:
+        self.take, self.leave, self._hold = pool.take, pool.abandon, pool.hold
+
+    def number(self, delivery: Delivery) -> int:
+        return delivery.ticket.seq
+
+    def unload(self, delivery: Delivery) -> tuple[Cargo, Callable[[], None]] | None:
+        if isinstance(delivery, Failed):
+            return None
+        hold = self._hold(delivery.parcel)
+        return _cargo_of(delivery.parcel, hold), hold.landed
+
+
+def _cargo_of(parcel: Parcel, hold: Lease | HeapMemory) -> Cargo:
+    attached = parcel.attachment
+    assert parcel.spec is not None
+    stream, spans = (None, []) if attached is None else (attached.stream, attached.spans)
+    room = hold.room
+    at: Any = hold if room is None else room
+    return Cargo(parcel.spec, parcel.rows, at.memory, at.views, stream, spans, hold.array, room)
+
+
+def settings_of(plan: Plan, config: LoaderConfig) -> dict[str, Setting]:
+    """All that decides which batches there are, by the names of the public settings."""
+    return {**plan.fingerprint(), "random_per": config.random_per}
 
 
 def _pool_of_workers(recipe: Recipe) -> Pool:
@@ -252,7 +322,7 @@ class Epoch:
     def __init__(self, started: Callable[[], Runtime]) -> None:
         self._started = started
         self._runtime: Runtime | None = None
-        self._left = self._step_count = self._number = 0
+        self._left = self._number = 0
         self._handed_ns = 0
 
     def __iter__(self) -> Self:
@@ -262,7 +332,7 @@ class Epoch:
         runtime = self._runtime
         if runtime is None:
             runtime = self._runtime = self._started()
-            self._left = self._step_count = runtime.begin()
+            self._left = runtime.begin()
             self._number = runtime.iteration
             self._handed_ns = perf_counter_ns()
         if self._left == 0:
@@ -273,7 +343,7 @@ class Epoch:
             raise LoaderClosed("this loader was closed; make another one")
         self._left -= 1
         try:
-            return runtime.next_batch(self._step_count, perf_counter_ns() - self._handed_ns)
+            return runtime.next_batch(perf_counter_ns() - self._handed_ns)
         finally:
             self._handed_ns = perf_counter_ns()
             if self._left == 0:

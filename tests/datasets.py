@@ -214,12 +214,15 @@ class PeakMemory(Numbers):
 
 
 class Slow(Numbers):
-    def __init__(self, count: int = 64, seconds: float = 0.01) -> None:
+    """One sample in ``every`` takes its time."""
+
+    def __init__(self, count: int = 64, seconds: float = 0.01, every: int = 1) -> None:
         super().__init__(count)
-        self.seconds = seconds
+        self.seconds, self.every = seconds, every
 
     def __getitem__(self, index: int) -> Any:
-        time.sleep(self.seconds)
+        if index % self.every == 0:
+            time.sleep(self.seconds)
         return index
 
 

@@ -34,10 +34,15 @@ class HostStage:
         decoder: Callable[[bytes], Any] | None,
         device: torch.device | None,
         to_device: Callable[[Any, Any], Any] | None,
+        copy_nbytes: int = COPY_NBYTES,
     ) -> None:
         self._decoder = decoder
         self._device = device
         self._to_device = to_device or (None if device is None else move)
+        self._copy_nbytes = copy_nbytes
+
+    def open(self) -> None:
+        """See `Stage`."""
 
     def land(self, cargo: Cargo) -> Any:
         """See `Stage`."""
@@ -52,6 +57,9 @@ class HostStage:
             batch = self._decoder(cargo.memory[start : start + nbytes].tobytes())
         return batch if self._to_device is None else self._to_device(batch, self._device)
 
+    def settle(self) -> None:
+        """See `Stage`: nothing is under way."""
+
     def close(self) -> None:
         """See `Stage`."""
 
@@ -65,7 +73,7 @@ class HostStage:
         return spec.structure.build(iter(leaves))
 
     def _tensor(self, column: Column, view: Array, offset: int, cargo: Cargo, rows: int) -> torch.Tensor:
-        if column.row_nbytes * rows <= COPY_NBYTES:
+        if column.row_nbytes * rows <= self._copy_nbytes:
             array = view.copy() if rows == cargo.spec.capacity else view[:rows].copy()
         else:
             array = cargo.hold((rows, *column.shape), column.dtype, offset)
@@ -105,23 +113,24 @@ def move(batch: Any, device: Any) -> Any:
         >>> move({"x": np.zeros(2), "name": "a"}, "cpu")
         {'x': tensor([0., 0.], dtype=torch.float64), 'name': 'a'}
     """
-    return _mapped(batch, lambda tensor: tensor.to(device, non_blocking=True))
+    return mapped(batch, lambda tensor: tensor.to(device, non_blocking=True))
 
 
-def _mapped(value: Any, act: Callable[[torch.Tensor], torch.Tensor]) -> Any:
+def mapped(value: Any, act: Callable[[torch.Tensor], torch.Tensor]) -> Any:
+    """``value`` with each of its tensors, and each array that can become one, replaced by what ``act`` makes of it."""
     if isinstance(value, torch.Tensor):
         return act(value)
     if isinstance(value, np.ndarray):
         return _moved_array(value, act)
     if isinstance(value, dict):
-        return _like(value, {key: _mapped(item, act) for key, item in value.items()})
+        return _like(value, {key: mapped(item, act) for key, item in value.items()})
     if isinstance(value, list | tuple):
-        items = [_mapped(item, act) for item in value]
+        items = [mapped(item, act) for item in value]
         return getattr(value, "_make", type(value))(items)  # a namedtuple has a way round its constructor
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
         moved = copy.copy(value)  # not through __init__: it may take other arguments, or check what a batch is not
         for field in dataclasses.fields(value):
-            object.__setattr__(moved, field.name, _mapped(getattr(value, field.name), act))
+            object.__setattr__(moved, field.name, mapped(getattr(value, field.name), act))
         return moved
     return value
 

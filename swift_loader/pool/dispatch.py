@@ -22,6 +22,7 @@ from swift_loader.pool.ledger import Ledger
 from swift_loader.pool.line import Line
 from swift_loader.pool.merge import AsTheyCome, InOrder, Merge
 from swift_loader.pool.messages import Order, Parcel
+from swift_loader.position import Position
 
 if TYPE_CHECKING:
     from swift_loader.plan.plan import Plan
@@ -82,12 +83,14 @@ class Dispatch:
         self._attempts: dict[int, int] = {}
         self._next = Ticket(1, 0, 0)
         self._steps = 0
+        self._given: frozenset[int] = frozenset()
+        """Steps of the epoch that were handed out before the run was interrupted."""
         self.ready_count = 0
         """Merged deliveries that the consumer has not taken."""
         self.largest_slot = 0
-        self._begin_epoch(0, 0)
+        self._begin_epoch(Position())
 
-    def restart(self, epoch: int, step: int, lines: Iterable[Line]) -> list[Delivery]:
+    def restart(self, at: Position, lines: Iterable[Line]) -> list[Delivery]:
         """What is wanted next is another step than the next one; gives back what was merged or waiting and is void."""
         for line in lines:
             line.unmerged = 0
@@ -95,9 +98,9 @@ class Dispatch:
                 self._slot_words[order.slot] = 0
         self._redo.clear()
         self._attempts.clear()
-        self._next = Ticket(self._next.seq, epoch, step)
+        self._next = Ticket(self._next.seq, at.epoch, at.step)
         void = self._merge.restart(self._next.seq)
-        self._begin_epoch(epoch, step)
+        self._begin_epoch(at)
         return void
 
     def orders_for(self, line: Line, lines: Sequence[Line]) -> list[Order]:
@@ -168,6 +171,11 @@ class Dispatch:
             self._ledger.landing(delivery.parcel.slot)
 
     @property
+    def next_seq(self) -> int:
+        """The number of the next new ticket; all before it were given out."""
+        return self._next.seq
+
+    @property
     def wants_slot(self) -> bool:
         """Whether a ticket waits for a slot, or to be made again."""
         return bool(self._redo)
@@ -218,16 +226,20 @@ class Dispatch:
 
     def _next_ticket(self) -> Ticket:
         ticket = self._next
-        if ticket.step + 1 < self._steps:
-            self._next = Ticket(ticket.seq + 1, ticket.epoch, ticket.step + 1)
+        step = ticket.step + 1
+        while step in self._given:
+            step += 1
+        if step < self._steps:
+            self._next = Ticket(ticket.seq + 1, ticket.epoch, step)
         else:
             self._next = Ticket(ticket.seq + 1, ticket.epoch + 1, 0)
-            self._begin_epoch(ticket.epoch + 1, 0)
+            self._begin_epoch(Position(ticket.epoch + 1))
         return ticket
 
-    def _begin_epoch(self, epoch: int, step: int) -> None:
-        self._steps = self.plan.step_count(epoch, self._consumer)
-        self._merge.epoch(self._next.seq, self._steps - step)
+    def _begin_epoch(self, at: Position) -> None:
+        self._given = frozenset(at.ahead)
+        self._steps = self.plan.step_count(at.epoch, self._consumer)
+        self._merge.epoch(self._next.seq, at.left(self._steps))
 
     def _ordered(self, ticket: Ticket, slot: int, line: Line) -> Order:
         order = Order(*ticket, slot, self.largest_slot, slot in self._slots and slot not in line.known)

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from swift_loader.pool.line import Line
     from swift_loader.pool.messages import Parcel
     from swift_loader.pool.recipe import Recipe
+    from swift_loader.position import Position
 
     _Ready: TypeAlias = Delivery | BaseException
 
@@ -61,6 +62,8 @@ class Exchange:
         self._specs: dict[BatchSpec, BatchSpec] = {}
         self._ready: SimpleQueue[_Ready] = SimpleQueue()
         self._dispatch: Dispatch | None = None
+        self._first_valid = 0
+        """Deliveries with a lower number are void."""
 
     @property
     def plan(self) -> Plan | None:
@@ -83,6 +86,11 @@ class Exchange:
         if isinstance(delivery, BaseException):
             return delivery
         with self._lock:
+            if delivery.ticket.seq < self._first_valid:
+                # Another thread has called restart() between these lines, and did not find this one any more.
+                if isinstance(delivery, Full):
+                    self._ledger.thrown_away(delivery.parcel.slot)
+                return None
             self._known.taken(delivery)
             self._bring_home()
             # Half a queue at a time: waking a telecom thread for every batch would cost more than most batches do.
@@ -109,18 +117,19 @@ class Exchange:
         kind = Lease if self._ledger.busy_count < self._most_busy else Copies
         return kind(self._slots[parcel.slot], parcel.slot, self.returns)
 
-    def restart(self, epoch: int, step: int) -> None:
-        """What is taken next is this step; all that was made for others is void."""
+    def restart(self, at: Position) -> int:
+        """What is taken next is what follows from there; all that was made for others is void.
+
+        Gives back the number of the next ticket: all that have a lower one are void, wherever they are.
+        """
         with self._lock:
-            void = self._known.restart(epoch, step, self._lines)
-            while not self._ready.empty():
-                one = self._ready.get_nowait()
-                if not isinstance(one, BaseException):
-                    void.append(one)
+            void = [*self._known.restart(at, self._lines), *self._waiting_deliveries()]
             self._known.ready_count = 0
+            self._first_valid = self._known.next_seq
             for delivery in void:
                 if isinstance(delivery, Full):
                     self._ledger.thrown_away(delivery.parcel.slot)
+            return self._first_valid
 
     def statistics(self) -> dict[str, float]:
         """Slots, counted."""
@@ -149,11 +158,14 @@ class Exchange:
     def came(self, line: Line, parcels: list[Parcel], fds: list[int], now_ns: int) -> None:
         """Parcels have come; only one that comes alone brings a slot."""
         new_slot = Slot.map(fds[0]) if fds else None
+        # Kept until the lock is free again: unmapping memory, and unlocking it for a device, takes milliseconds.
+        replaced: Slot | None = None
         with self._lock:
             if new_slot is not None:
-                self._replace(parcels[0].slot, new_slot, line)
+                replaced = self._replace(parcels[0].slot, new_slot, line)
             for parcel in parcels:
                 self._deliver(self._filled(line, parcel, now_ns), line)
+        del replaced
 
     def empty(self, line: Line, seq: int, report: FailureReport | None) -> None:
         """A worker answered without a batch: the order had been taken back, or failed with a report."""
@@ -180,9 +192,10 @@ class Exchange:
         """Lets go of the slots; batches that are still held keep their memory."""
         self.returns.wanted = False
         with self._lock:
-            for slot in self._slots.values():
-                slot.close()
+            slots = list(self._slots.values())
             self._slots.clear()
+        for slot in slots:
+            slot.close()
 
     # Under the lock ---------------------------------------------------------------------------------------------
 
@@ -197,6 +210,17 @@ class Exchange:
             line.specs[parcel.spec_id] = self._interned(attached.spec)
         parcel.spec = line.specs[parcel.spec_id]
         return self._known.filled(line, parcel, self._slots[parcel.slot].nbytes, now_ns)
+
+    def _waiting_deliveries(self) -> list[Delivery]:
+        """Takes what is ready; errors that end all stay errors, wherever they are asked for next."""
+        found: list[Delivery] = []
+        while True:
+            try:
+                one = self._ready.get_nowait()
+            except Empty:
+                return found
+            if not isinstance(one, BaseException):
+                found.append(one)
 
     def _bring_home(self) -> bool:
         """Counts the leases that came and went; says whether there were any."""
@@ -224,13 +248,15 @@ class Exchange:
             if delivery.line is not line and delivery.line.hungry:
                 self._ring(delivery.line)
 
-    def _replace(self, number: int, slot: Slot, line: Line) -> None:
+    def _replace(self, number: int, slot: Slot, line: Line) -> Slot | None:
+        """Gives back the slot that had the number before."""
         if (old := self._slots.get(number)) is not None:
             old.close()
         self._slots[number] = slot
         for other in self._lines:
             if other is not line:
                 other.known.discard(number)
+        return old
 
     def _interned(self, spec: BatchSpec) -> BatchSpec:
         if len(self._specs) >= _KNOWN_SPECS:

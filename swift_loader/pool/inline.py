@@ -23,6 +23,7 @@ from swift_loader.pool.line import Line
 from swift_loader.pool.maker import BatchMaker, Made
 from swift_loader.pool.messages import Attachment, Parcel
 from swift_loader.pool.recipe import Recipe, checked_length
+from swift_loader.position import Position
 
 if TYPE_CHECKING:
     from swift_loader.errors import SwiftLoaderError
@@ -31,6 +32,9 @@ if TYPE_CHECKING:
 
 class HeapMemory:
     """Room for one batch in this process's own memory; goes when the last array on it goes."""
+
+    room = None
+    """See `Lease`: there is nothing that outlives the batch."""
 
     def __init__(self, nbytes: int) -> None:
         self.memory = np.empty(nbytes, np.uint8)
@@ -56,7 +60,8 @@ class InlinePool:
         per_sample = recipe.config.random_per == "sample" or recipe.config.worker_threads > 1
         self._info = WorkerInfo(recipe.consumer, 0, recipe.seed, per_sample=per_sample)
         self._memories: dict[int, HeapMemory] = {}
-        self._next = Ticket(1, 0, 0)
+        self._seq = 0
+        self._at = Position()
         self._epoch: int | None = None
         self._made: Made | None = None
         self._closed = False
@@ -82,10 +87,9 @@ class InlinePool:
             raise LoaderClosed("the loader was closed")
         if self._fatal is not None:
             raise self._fatal
-        ticket = self._next
-        last = ticket.step + 1 >= self._plan.step_count(ticket.epoch, self._recipe.consumer)
-        following = (ticket.epoch + 1, 0) if last else (ticket.epoch, ticket.step + 1)
-        self._next = Ticket(ticket.seq + 1, *following)
+        self._seq += 1
+        ticket = Ticket(self._seq, self._at.epoch, self._at.step)
+        self._at.took(ticket.step, self._plan.step_count(ticket.epoch, self._recipe.consumer))
         berth = _HeapBerth()
         try:
             made = self._as_worker(lambda: self._make(ticket, berth))
@@ -107,9 +111,10 @@ class InlinePool:
         memory.views = {}  # the maker kept its own there, under the keys that the stage will use for its own
         return memory
 
-    def restart(self, epoch: int, step: int) -> None:
-        """What is taken next is this step."""
-        self._next = Ticket(self._next.seq, epoch, step)
+    def restart(self, at: Position) -> int:
+        """What is taken next is what follows from there; gives back the number of its ticket."""
+        self._at = at.copy()
+        return self._seq + 1
 
     def error_of(self, failed: Failed) -> SwiftLoaderError:
         """What to raise for a ticket that could not be made."""

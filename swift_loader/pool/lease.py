@@ -68,21 +68,11 @@ class LeasedArray(np.ndarray[Any, Any]):
 class Lease:
     """Makes the arrays of one batch and counts them."""
 
-    __slots__ = ("count", "number", "returns", "slot")
+    __slots__ = ("count", "number", "returns", "room")
 
     def __init__(self, slot: Slot, number: int, returns: Returns) -> None:
-        self.slot, self.number, self.returns = slot, number, returns
+        self.room, self.number, self.returns = slot, number, returns
         self.count = 0
-
-    @property
-    def memory(self) -> Array:
-        """The slot's bytes."""
-        return self.slot.memory
-
-    @property
-    def views(self) -> dict[Any, Any]:
-        """See `Slot`."""
-        return self.slot.views
 
     def landed(self) -> None:
         """All arrays of the batch were made: from now on only they hold the slot."""
@@ -92,7 +82,7 @@ class Lease:
         """A view of the slot that holds it."""
         # On the mapping itself: of arrays on an array, numpy has a view hold the one that owns the memory. A view of
         # this array would then hold the slot's memory but not its lease, and the slot be filled anew under the user.
-        array = LeasedArray(shape, dtype, self.slot.mapping, offset)
+        array = LeasedArray(shape, dtype, self.room.mapping, offset)
         array.lease = self
         self.count += 1
         return array
@@ -108,4 +98,4 @@ class Copies(Lease):
 
     def array(self, shape: tuple[int, ...], dtype: str, offset: int) -> Array:
         """A copy."""
-        return np.ndarray(shape, dtype, self.slot.mapping, offset).copy()
+        return np.ndarray(shape, dtype, self.room.mapping, offset).copy()

@@ -37,12 +37,14 @@ if TYPE_CHECKING:
     from swift_loader.pool.messages import Hello, Parcel
     from swift_loader.pool.process import Engine
     from swift_loader.pool.recipe import Recipe
+    from swift_loader.position import Position
 
 #: Waits are cut into pieces of this length, between which the pool looks whether anything can still come.
 _LOOK_S = 0.25
 #: A worker that dies this often before it has built its dataset is not started again.
 _MAX_BIRTHS = 3
 _JOIN_TIMEOUT_S = 5.0
+_CLOSED_MEANWHILE = "the loader was closed while a batch was waited for"
 
 
 class Pool:
@@ -52,6 +54,8 @@ class Pool:
         config = recipe.config
         self.closing = False
         self.sample_count = 0
+        self.before_waiting: Callable[[], None] | None = None
+        """Called by `take` before it waits: whoever copies from slots is to let go of those that it is done with."""
         self._recipe = recipe
         self._config = config
         self._engine = engine
@@ -144,7 +148,9 @@ class Pool:
             if delivery is not None:
                 return delivery
             if self.closing:
-                raise LoaderClosed("the loader was closed while a batch was waited for")
+                raise LoaderClosed(_CLOSED_MEANWHILE)
+            if self.before_waiting is not None:
+                self.before_waiting()
             short_of_slots = self._exchange.look_for_slots()
             waited += 1
             if short_of_slots is not None and waited > 2:  # not at once: another thread may be dropping a batch
@@ -154,11 +160,15 @@ class Pool:
         """The hold that the batch made of ``parcel`` has on its slot."""
         return self._exchange.hold(parcel)
 
-    def restart(self, epoch: int, step: int) -> None:
-        """What is taken next is this step; all that was made for others is void."""
-        self._exchange.restart(epoch, step)
+    def restart(self, at: Position) -> int:
+        """What is taken next is what follows from there; all that was made for others is void.
+
+        Gives back the number of the next ticket. May be called while another thread waits in `take`.
+        """
+        first = self._exchange.restart(at)
         for telecom in self._telecoms:
             telecom.ring()
+        return first
 
     def error_of(self, failed: Failed) -> SwiftLoaderError:
         """What to raise for a ticket that could not be made."""
@@ -279,6 +289,7 @@ class Pool:
     def abandon(self) -> None:
         """Has everything end without waiting for it; takes no lock."""
         self.closing = True
+        self._exchange.fail(LoaderClosed(_CLOSED_MEANWHILE))  # wakes who waits in `take`
         for telecom in self._telecoms:
             telecom.ring()
 

@@ -30,7 +30,7 @@ _madvise.argtypes = (ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int)
 class Slot:
     """One process's view of a slot."""
 
-    __slots__ = ("fd", "mapping", "memory", "nbytes", "views")
+    __slots__ = ("fd", "mapping", "memory", "nbytes", "page_lock", "views")
 
     def __init__(self, fd: int, nbytes: int) -> None:
         self.fd = fd
@@ -39,6 +39,8 @@ class Slot:
         self.memory: Bytes = np.frombuffer(self.mapping, np.uint8)
         self.views: dict[Any, Any] = {}
         """What a room keeps about this memory, such as arrays on it, by its own keys. Dies with the mapping."""
+        self.page_lock: Any = None
+        """What a stage did to this memory as a whole. Ends with the slot, before the mapping: it holds that."""
 
     @classmethod
     def create(cls, nbytes: int) -> Self:

@@ -194,14 +194,17 @@ def test_everything_after_close_says_that_it_was_closed(workers: int):
     loader.start(0)
     iterator = iter(loader)
     next(iterator)
+    state = loader.state_dict()
     loader.close()
     loader.close()
+    assert loader.state_dict() == state  # frameworks may save it late
     uses = (
         lambda: next(iterator),
         lambda: next(iter(loader)),
         lambda: loader.start(0),
         loader.statistics,
         lambda: loader.set_epoch(1),
+        lambda: loader.load_state_dict(state),
     )
     for use in uses:
         with pytest.raises(LoaderClosed, match="closed"):

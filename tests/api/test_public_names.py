@@ -27,6 +27,8 @@ SIGNATURES = {
     "from_dataset": "dataset, batch_size, nb_consumer, worker_per_consumer, shuffle=True, **settings",
     "start": "self, consumer_index, device=None, to_device=None",
     "set_epoch": "self, epoch",
+    "state_dict": "self",
+    "load_state_dict": "self, state",
     "statistics": "self",
     "close": "self",
     "__len__": "self",

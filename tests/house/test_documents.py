@@ -17,7 +17,7 @@ DOCUMENTS = sorted(
         *REQUIRED,
         *(
             str(path.relative_to(ROOT))
-            for room in ("", "swift_loader", "examples", "benchmarks", "tests")
+            for room in ("", "swift_loader", "swift_loader/docs", "examples", "benchmarks", "tests")
             for path in (ROOT / room).glob("*.md")
         ),
     }

@@ -57,3 +57,13 @@ def test_an_example_trains_two_ranks(script: str, project_root: Path):
     result = run(f"examples/{script}", "--dry-run", root=project_root)
     assert result.returncode == 0, result.stderr
     assert re.search(r"epoch 1: train loss [\d.]+, test accuracy [\d.]+%", result.stdout)
+
+
+def test_the_evaluation_counts_exactly_on_three_ranks(project_root: Path):
+    result = run("examples/evaluation_example.py", root=project_root)
+    assert result.returncode == 0, result.stderr
+    alone = re.search(r"one process: +(\d+) of 97, ([\d.]+%)", result.stdout)
+    assert alone is not None
+    assert f"even='pad':  {alone[1]} of 97, {alone[2]}, in 3 steps each" in result.stdout
+    assert f"even='none': {alone[1]} of 97, {alone[2]}, in [3, 3, 2] steps" in result.stdout
+    assert f"it would have been {alone[1]} of" not in result.stdout  # repeats were there to be left out

@@ -11,6 +11,7 @@ from swift_loader.pool.ledger import LANDING, Holder, Ledger
 from swift_loader.pool.line import Line
 from swift_loader.pool.messages import Parcel
 from swift_loader.pool.recipe import Recipe
+from swift_loader.position import Position
 
 FAST_NS, SLOW_NS = 100_000, 50_000_000
 REPORT = FailureReport("fetch", "ValueError", "text", "traceback")
@@ -181,7 +182,7 @@ class World:
             self.ledger.changed(self.held.pop(position % len(self.held)), -1)
 
     def restart(self, epoch, step):
-        void = [*self.dispatch.restart(epoch, step, self.lines), *self.ready]
+        void = [*self.dispatch.restart(Position(epoch, step), self.lines), *self.ready]
         self.ready.clear()
         self.dispatch.ready_count = 0
         for delivery in void:

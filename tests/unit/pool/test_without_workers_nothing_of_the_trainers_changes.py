@@ -14,6 +14,7 @@ from swift_loader.pool.dispatch import Failed
 from swift_loader.pool.info import worker_info
 from swift_loader.pool.inline import InlinePool
 from swift_loader.pool.recipe import Recipe
+from swift_loader.position import Position
 from tests.unit.batch.samples import same
 from tests.unit.pool.making import Listed, Making
 
@@ -72,7 +73,7 @@ def test_the_generators_are_put_back_after_a_batch_and_after_an_error(random_per
     assert _states() == before
     assert worker_info() is None
     random.random(), np.random.random(), torch.rand(())
-    pool.restart(0, 0)
+    pool.restart(Position(0, 0))
     assert same(_landed(pool), first)
 
 
@@ -117,7 +118,7 @@ def test_epochs_follow_each_other_and_the_dataset_is_told():
     pool = _pool(dataset)
     taken = [pool.take().ticket for _ in range(5)]
     assert [(ticket.epoch, ticket.step) for ticket in taken] == [(0, 0), (0, 1), (1, 0), (1, 1), (2, 0)]
-    pool.restart(7, 1)
+    pool.restart(Position(7, 1))
     assert (pool.take().ticket.epoch, dataset.epochs) == (7, (0, 1, 2, 7))
 
 

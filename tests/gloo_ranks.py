@@ -1,0 +1,47 @@
+"""Ranks of `torch.distributed` over gloo for tests: one process each, and what each of them tells.
+
+A rank runs a script whose standard output is one JSON value. Knows nothing of what the script does.
+"""
+
+from __future__ import annotations
+
+import json
+import socket
+import subprocess
+import time
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+from tests.watching import begin_script
+
+#: Four ranks that import torch at the same time, on a busy machine of two cores.
+DEADLINE_S = 75.0
+
+
+def run_ranks(folder: Path, script: str, *words: Any, world: int) -> list[Any]:
+    """What each of ``world`` ranks told. All must end well, within one deadline for them all.
+
+    The script finds its rank in the environment, as torchrun would have it, and ``words`` as JSON in ``sys.argv``.
+    """
+    arguments = [json.dumps(word) for word in words]
+    common = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(_free_port()), "GLOO_SOCKET_IFNAME": "lo"}
+    with ExitStack() as stack:
+        ranks: list[subprocess.Popen[str]] = []
+        for rank in range(world):
+            own = {"RANK": str(rank), "LOCAL_RANK": str(rank), "WORLD_SIZE": str(world), "LOCAL_WORLD_SIZE": str(world)}
+            process = begin_script(folder, script, *arguments, name=f"rank{rank}.py", **common, **own)
+            ranks.append(stack.enter_context(process))
+            stack.callback(process.kill)
+        deadline = time.monotonic() + DEADLINE_S
+        told = [process.communicate(timeout=max(0.1, deadline - time.monotonic())) for process in ranks]
+    said = "\n".join(f"-- rank {rank}\n{out[-2000:]}\n{err[-4000:]}" for rank, (out, err) in enumerate(told))
+    assert [process.returncode for process in ranks] == [0] * world, said
+    return [json.loads(out) for out, _ in told]
+
+
+def _free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+        return port
