@@ -17,6 +17,7 @@ import sys
 import threading
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from swift_loader.config import StartMethod
@@ -28,6 +29,7 @@ from swift_loader.pool.guard import THREAD_CAPS
 from swift_loader.pool.payload import Unsendable, modules_to_preload, pack
 from swift_loader.pool.process import Process
 from swift_loader.pool.recipe import Recipe
+from swift_loader.pool.stacks import ASK
 from swift_loader.pool.worker import Setup
 
 #: A server that loads torch over a slow network file system may take this long to answer, and no longer.
@@ -76,7 +78,7 @@ class LocalEngine:
         if self._start_method == "forkserver":
             self._start_server()
 
-    def launch(self, name: str, setup: Setup, control_fd: int) -> tuple[Process, Channel]:
+    def launch(self, name: str, setup: Setup, fds: tuple[int, int]) -> tuple[Process, Channel]:
         """See `Engine`.
 
         Raises:
@@ -84,9 +86,9 @@ class LocalEngine:
         """
         with _ends() as ends:
             process = self._process(name, ends)
-        fds = [control_fd] if self._server_has_recipe() else [control_fd, self._payload_fd]
+        sent = fds if self._server_has_recipe() else (*fds, self._payload_fd)
         with contextlib.suppress(OSError):  # it has died already: its sentinel tells
-            ends.ours.send(messages.write_pickled(messages.SETUP, setup), fds)
+            ends.ours.send(messages.write_pickled(messages.SETUP, setup), sent)
         return process, ends.ours
 
     @property
@@ -218,6 +220,19 @@ class _Child:
         """See `Process`."""
         with contextlib.suppress(ProcessLookupError):
             signal.pidfd_send_signal(self.sentinel, signal.SIGKILL)
+
+    def ask(self) -> None:
+        """See `Process`."""
+        with contextlib.suppress(ProcessLookupError):
+            signal.pidfd_send_signal(self.sentinel, ASK)
+
+    def is_stopped(self) -> bool:
+        """See `Process`."""
+        try:  # the number is not another's: nobody has waited for it yet
+            fields = Path(f"/proc/{self.pid}/stat").read_bytes()
+        except OSError:
+            return False
+        return fields[fields.rindex(b")") + 2 :][:1] in b"Tt"
 
     def close(self) -> None:
         """See `Process`."""

@@ -16,7 +16,7 @@ from queue import Empty, SimpleQueue
 from typing import TYPE_CHECKING, TypeAlias
 
 from swift_loader.batch.layout import BatchSpec
-from swift_loader.errors import FailureReport, LayoutError
+from swift_loader.errors import FailureReport, LayoutError, LoaderClosed
 from swift_loader.pool import messages
 from swift_loader.pool.control import MAX_SLOTS
 from swift_loader.pool.dispatch import Delivery, Dispatch, Full, Ticket
@@ -55,7 +55,7 @@ class Exchange:
         self._lines = lines
         self._slot_words = slot_words
         self._ring_line = ring
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()  # reentrant for `is_entered`, and for a signal handler that looks at statistics
         self._ledger = Ledger(memory_budget, MAX_SLOTS)
         self._most_busy = _most_slots_to_hold()
         self._slots: dict[int, Slot] = {}
@@ -98,6 +98,10 @@ class Exchange:
                 self._ring_the_hungry()
         return delivery
 
+    def is_entered(self) -> bool:
+        """Whether this very thread is inside: then it was interrupted there, by a signal handler that asks."""
+        return self._lock._is_owned()  # type: ignore[attr-defined, no-any-return] # as threading.Condition asks it
+
     def look_for_slots(self) -> LayoutError | None:
         """Brings home what was dropped; the error to raise if the consumer holds all memory there is."""
         with self._lock:
@@ -115,7 +119,10 @@ class Exchange:
     def hold(self, parcel: Parcel) -> Lease:
         """The hold that the batch made of ``parcel`` has on its slot."""
         kind = Lease if self._ledger.busy_count < self._most_busy else Copies
-        return kind(self._slots[parcel.slot], parcel.slot, self.returns)
+        slot = self._slots.get(parcel.slot)
+        if slot is None:  # closed since it was taken: by another thread, or by a signal handler in this one
+            raise LoaderClosed("the loader was closed while a batch was handed out")
+        return kind(slot, parcel.slot, self.returns)
 
     def restart(self, at: Position) -> int:
         """What is taken next is what follows from there; all that was made for others is void.

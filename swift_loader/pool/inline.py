@@ -56,7 +56,7 @@ class InlinePool:
         self.sample_count = 0
         self._recipe = recipe
         self._cell = Cell(memoryview(bytearray(64)).cast("q"))
-        self._line = Line(0, f"swift-worker-c{recipe.consumer}w0", self._cell)
+        self._line = Line(0, f"swift-worker-c{recipe.consumer}w0", self._cell, recipe.config.timeout_s)
         per_sample = recipe.config.random_per == "sample" or recipe.config.worker_threads > 1
         self._info = WorkerInfo(recipe.consumer, 0, recipe.seed, per_sample=per_sample)
         self._memories: dict[int, HeapMemory] = {}

@@ -6,6 +6,8 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from swift_loader.pool import messages
+from swift_loader.pool.policy import Event, Instruction, Policy
+from swift_loader.pool.stacks import Stacks
 
 if TYPE_CHECKING:
     from swift_loader.batch.layout import BatchSpec
@@ -19,12 +21,14 @@ _QUEUED_NS = 20_000_000
 #: But they reserve no more memory than this, if that is not a single slot: pages that are new cost more than they save.
 _QUEUED_NBYTES = 64 << 20
 _SMOOTHING = 0.2
+#: Of a worker that stands still for so long it is told where it stands, or earlier where it would be killed earlier.
+_WARN_S = 60.0
 
 
 class Line:
     """One worker, as its consumer sees it. A line outlives its worker: a replacement continues it."""
 
-    def __init__(self, number: int, name: str, cell: Cell) -> None:
+    def __init__(self, number: int, name: str, cell: Cell, timeout_s: float) -> None:
         self.number = number
         self.name = name
         self.cell = cell
@@ -32,8 +36,12 @@ class Line:
         self.channel: Channel | None = None
         self.greeted = False
         """The worker has built its dataset and takes orders."""
-        self.births = 0
-        """Workers started in a row that died before they greeted."""
+        self.policy = Policy(timeout_s, min(timeout_s / 2, _WARN_S))
+        self.stacks: Stacks | None = None
+        """Where the worker writes them."""
+        self.was_asked = False
+        """The worker was asked where it stands, and what it wrote was not read yet."""
+        self.last_stack = ""
         self.outstanding: dict[int, Order] = {}
         """Orders that were not answered yet, oldest first."""
         self.unmerged = 0
@@ -43,26 +51,31 @@ class Line:
         self.known: set[int] = set()
         """Slots that the worker has mapped."""
         self.specs: dict[int, BatchSpec] = {}
-        self.killed_after_s = 0.0
-        """We killed the worker, since it made no progress for so long."""
+        self.killed_for = ""
+        """Why we killed the worker, if it was us."""
         self._batch_ns = 0.0
-        self._place: tuple[int, ...] = ()
-        self._still_s = 0.0
 
     def connect(self, process: Process, channel: Channel) -> None:
         """A worker was started for this line."""
         self.process, self.channel = process, channel
         self.greeted = False
-        self.births += 1
+        self.policy.happened(Event.LAUNCHED)
         self.known.clear()
         self.specs.clear()
-        self.killed_after_s = self._still_s = 0.0
+        self.killed_for = self.last_stack = ""
+        self.was_asked = False
+
+    def greet(self) -> None:
+        """The worker has built its dataset."""
+        self.greeted = True
+        self.policy.happened(Event.GREETED)
 
     def disconnect(self) -> None:
         """Lets go of a worker that is gone."""
         if self.channel is not None:
             self.channel.close()
         if self.process is not None:
+            self.read_stacks()
             self.process.close()
         self.channel = self.process = None
         self.greeted = False
@@ -82,16 +95,37 @@ class Line:
         """Whether its batches take so long that orders should not wait behind one."""
         return self._batch_ns > _QUEUED_NS / 2
 
-    def kill_if_still(self, seconds: float, timeout_s: float) -> None:
-        """``seconds`` have passed; a worker that was at the same place for ``timeout_s`` is killed."""
-        place = self.cell.place
-        if place != self._place or not self.outstanding:
-            self._place, self._still_s = place, 0.0
-            return
-        self._still_s += seconds
-        if self._still_s >= timeout_s and self.process is not None and not self.killed_after_s:
-            self.killed_after_s = self._still_s
-            self.process.kill()
+    @property
+    def is_watched(self) -> bool:
+        """Whether it should get on with something."""
+        return self.process is not None and (bool(self.outstanding) or not self.greeted)
+
+    def look(self, seconds: float) -> Instruction:
+        """``seconds`` have passed: does what the policy says about a worker that made no progress, and tells it."""
+        process = self.process
+        if process is None:
+            return Instruction.NOTHING
+        is_stopped = self.is_watched and process.is_stopped()
+        instruction = self.policy.looked(self.cell.place, seconds, is_busy=self.is_watched, is_stopped=is_stopped)
+        if instruction is Instruction.WARN:
+            self.was_asked = True
+            process.ask()
+        elif instruction is Instruction.KILL:
+            self.killed_for = "was stopped (SIGSTOP, or a debugger)" if is_stopped else "made no progress"
+            self.killed_for += f" for {self.policy.still_s:.1f} s"
+            process.kill()
+        return instruction
+
+    def read_stacks(self) -> None:
+        """Keeps what the worker has written of its threads since it was looked at."""
+        self.was_asked = False
+        if self.stacks is not None:
+            self.last_stack = self.stacks.fresh() or self.last_stack
+
+    def where_it_stands(self) -> str:
+        """What it is at, in words."""
+        index = self.cell.index
+        return f"{self.cell.stage}{'' if index is None else f' sample {index}'}"
 
     def in_hand(self) -> Order | None:
         """The order that the worker is at: as it says itself, or the oldest."""

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import sys
 import threading
+import warnings
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from queue import Empty, SimpleQueue
@@ -27,6 +28,8 @@ from swift_loader.pool.dispatch import Delivery, Failed
 from swift_loader.pool.exchange import Exchange
 from swift_loader.pool.failures import ending, error_of, start_error
 from swift_loader.pool.line import Line
+from swift_loader.pool.policy import Event, Instruction
+from swift_loader.pool.stacks import Stacks
 from swift_loader.pool.telecom import Telecom
 from swift_loader.pool.worker import Setup
 
@@ -41,8 +44,6 @@ if TYPE_CHECKING:
 
 #: Waits are cut into pieces of this length, between which the pool looks whether anything can still come.
 _LOOK_S = 0.25
-#: A worker that dies this often before it has built its dataset is not started again.
-_MAX_BIRTHS = 3
 _JOIN_TIMEOUT_S = 5.0
 _CLOSED_MEANWHILE = "the loader was closed while a batch was waited for"
 
@@ -62,7 +63,7 @@ class Pool:
         self._max_batch_nbytes = config.max_batch_nbytes or memory_budget // 4
         self._control = Control.create(config.worker_count)
         name = f"swift-{{}}-c{recipe.consumer}w{{}}"
-        self._lines = [Line(i, name.format("worker", i), self._control.cell(i)) for i in range(config.worker_count)]
+        self._lines = [self._line(i, name.format("worker", i)) for i in range(config.worker_count)]
         served = range(config.worker_count if config.multithread else 1)
         self._telecoms = [Telecom(name.format("telecom", i), self) for i in served]
         self._exchange = Exchange(recipe, memory_budget, self._lines, self._control.slot_words, self._ring)
@@ -70,10 +71,17 @@ class Pool:
         self._fatal: BaseException | None = None
         self._news: SimpleQueue[None] = SimpleQueue()
         """Told to `open`: a worker has greeted or answered, or something broke."""
+        self._notes: SimpleQueue[str] = SimpleQueue()
+        """What the consumer should know of its workers, though nothing is lost."""
         self._turn = threading.Lock()
         self._serving = 0
         self._is_open = False
         self._is_put_out = False
+
+    def _line(self, number: int, name: str) -> Line:
+        line = Line(number, name, self._control.cell(number), self._config.timeout_s)
+        line.stacks = Stacks()
+        return line
 
     # Starting ---------------------------------------------------------------------------------------------------
 
@@ -149,12 +157,17 @@ class Pool:
                 return delivery
             if self.closing:
                 raise LoaderClosed(_CLOSED_MEANWHILE)
+            self._tell_notes()
             if self.before_waiting is not None:
                 self.before_waiting()
             short_of_slots = self._exchange.look_for_slots()
             waited += 1
             if short_of_slots is not None and waited > 2:  # not at once: another thread may be dropping a batch
                 raise short_of_slots
+
+    def _tell_notes(self) -> None:
+        while not self._notes.empty():
+            warnings.warn(self._notes.get_nowait(), RuntimeWarning, stacklevel=5)  # as from the loop over the loader
 
     def hold(self, parcel: Parcel) -> Lease:
         """The hold that the batch made of ``parcel`` has on its slot."""
@@ -190,8 +203,9 @@ class Pool:
             folder=str(Path.cwd()),
             has_payload=self._engine.sends_payload,
         )
+        assert line.stacks is not None
         try:
-            line.connect(*self._engine.launch(line.name, setup, self._control.fd))
+            line.connect(*self._engine.launch(line.name, setup, (self._control.fd, line.stacks.fd)))
         except WorkerStartFailed as error:
             self.broke(WorkerStartFailed(f"{line.name} could not be started: {error}"))
 
@@ -223,29 +237,40 @@ class Pool:
         if not self._is_open:
             self._news.put(None)
 
-    def look_for_hung(self, lines: Iterable[Line], seconds: float) -> None:
-        """``seconds`` have passed: workers that made no progress for ``timeout_s`` are killed, and so replaced."""
+    def look_after(self, lines: Iterable[Line], seconds: float) -> None:
+        """``seconds`` have passed: workers that made no progress are told of, or killed and so replaced."""
         for line in lines:
-            line.kill_if_still(seconds, self._config.timeout_s)
+            if line.was_asked:  # a tick ago: by now it has written
+                line.read_stacks()
+                self._notes.put(self._standstill(line))
+            line.look(seconds)
 
-    def died(self, line: Line) -> bool:
-        """A worker is gone without being asked; says whether another is to be started for its line."""
+    def _standstill(self, line: Line) -> str:
+        assert line.process is not None
+        kills = f"at timeout_s={self._config.timeout_s:g} it is killed and replaced"
+        then = kills if line.greeted else "it is waited for, since only you know how long that may take"
+        return (
+            f"{line.name} (pid {line.process.pid}) {line.where_it_stands()} and has made no progress for "
+            f"{line.policy.still_s:.1f} s; {then}. Its threads are at:\n{line.last_stack or 'it does not answer'}"
+        )
+
+    def died(self, line: Line) -> float | None:
+        """A worker is gone without being asked; gives back after how long another is to be started, if one is."""
         assert line.process is not None
         status = line.process.exit_status()
         guilty = line.cell.index
-        how = f"{line.name} (pid {line.process.pid}) "
-        how += f"made no progress for {line.killed_after_s:.0f} s" if line.killed_after_s else ending(status)
-        how += f" while it {line.cell.stage}"
-        how += "" if guilty is None else f" sample {guilty}"
-        stillborn = not line.greeted
+        how = f"{line.name} (pid {line.process.pid}) {line.killed_for or ending(status)}"
+        how += f" while it {line.where_it_stands()}"
+        instruction = line.policy.happened(Event.DIED)
         line.disconnect()
         if self.closing or self._fatal is not None:
-            return False
-        if stillborn and line.births >= _MAX_BIRTHS:
-            self.broke(WorkerDied(f"{how}; it was started {line.births} times and never got further"))
-            return False
-        self._exchange.gone(line, lambda _ticket: self._poisoned(how, guilty))
-        return True
+            return None
+        if instruction is Instruction.GIVE_UP:
+            stack = f". Its last stack:\n{line.last_stack}" if line.last_stack else ""
+            self.broke(WorkerDied(f"{how}; it was started {line.policy.births} times and never got further{stack}"))
+            return None
+        self._exchange.gone(line, lambda _ticket: self._poisoned(how, guilty, line.last_stack))
+        return line.policy.delay_s
 
     def broke(self, error: BaseException) -> None:
         """Nothing more will come: the consumer is told at its next call."""
@@ -274,13 +299,12 @@ class Pool:
                 )
             )
             return
-        line.greeted = True
-        line.births = 0
+        line.greet()
 
-    def _poisoned(self, how: str, guilty: int | None) -> FailureReport:
+    def _poisoned(self, how: str, guilty: int | None, stack: str) -> FailureReport:
         error = PoisonedTicket(
             f"this batch has killed {self._config.max_attempts} workers; the last: {how}. Look at that sample alone, "
-            "with worker_per_consumer=0"
+            f"with worker_per_consumer=0{f'. Its last stack:{chr(10)}{stack}' if stack else ''}"
         )
         return FailureReport.of(error, "make the batch", guilty)
 
@@ -294,8 +318,14 @@ class Pool:
             telecom.ring()
 
     def close(self) -> None:
-        """Ends the workers and the threads; may be called twice."""
+        """Ends the workers and the threads; may be called twice.
+
+        From a signal handler that has interrupted this thread in the middle of something, it does not wait for the
+        threads, which wait for that to end: the last of them puts the lights out.
+        """
         self.abandon()
+        if self._exchange.is_entered():
+            return
         deadline = monotonic() + _JOIN_TIMEOUT_S
         for telecom in self._telecoms:
             telecom.join(max(0.0, deadline - monotonic()))
@@ -308,5 +338,8 @@ class Pool:
         self._is_put_out = True
         self._engine.close()
         self._control.close()
+        for line in self._lines:
+            if line.stacks is not None:
+                line.stacks.close()
         self._exchange.close()
         self._telecoms = []  # they know this pool: with the circle cut, all goes as soon as nobody needs it

@@ -24,6 +24,14 @@ class Process(Protocol):
         """Ends it at once; nothing happens if it is gone."""
         ...
 
+    def ask(self) -> None:
+        """Has it write where its threads are; nothing happens if it is gone."""
+        ...
+
+    def is_stopped(self) -> bool:
+        """Whether the system has stopped it: by a signal, or for a debugger."""
+        ...
+
     def close(self) -> None:
         """Lets go of its descriptors. Closing the lifeline ends the process if it is still there."""
         ...
@@ -41,8 +49,11 @@ class Engine(Protocol):
         """Makes ready to start workers."""
         ...
 
-    def launch(self, name: str, setup: Setup, control_fd: int) -> tuple[Process, Channel]:
-        """Starts a worker that knows its setup. May be called from any thread."""
+    def launch(self, name: str, setup: Setup, fds: tuple[int, int]) -> tuple[Process, Channel]:
+        """Starts a worker that knows its setup, with the control page and the file for its stacks.
+
+        May be called from any thread.
+        """
         ...
 
     def close(self) -> None:

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 #: A worker that is asked to leave may finish its sample; then it is killed.
 _LEAVE_TIMEOUT_S = 0.5
-_TICK_S = 1.0
+_TICK_S = 0.5
 #: The kernel ends a killed process at once, unless it sits in a dead file system.
 _KILL_TIMEOUT_S = 2.0
 
@@ -33,7 +33,8 @@ class Telecom:
         self._pool = pool
         self._lines: dict[int, Line] = {}
         self._sentinels: dict[int, Line] = {}
-        self._arriving: deque[Line] = deque()
+        self._arriving: deque[tuple[float, Line]] = deque()
+        """Lines whose worker is to be started, and when."""
         self._poll = select.poll()
         self._bell = Bell()
         self._bells = {self._bell.fd: self._bell}
@@ -47,7 +48,7 @@ class Telecom:
 
     def take_on(self, line: Line) -> None:
         """From now on this thread serves ``line``, whose worker it starts."""
-        self._arriving.append(line)
+        self._arriving.append((0.0, line))
         self.ring()
 
     def ring(self) -> None:
@@ -68,8 +69,12 @@ class Telecom:
     def _run(self) -> None:
         try:
             while not self._pool.closing:
-                while self._arriving:
-                    self._launch(self._arriving.popleft())
+                for _ in range(len(self._arriving)):
+                    due_s, line = self._arriving.popleft()
+                    if due_s > monotonic():
+                        self._arriving.append((due_s, line))
+                    else:
+                        self._launch(line)
                 for fd, _ in self._poll.poll(self._patience_ms()):
                     self._answer(fd)
                 for line in list(self._lines.values()):
@@ -81,19 +86,21 @@ class Telecom:
             self._pool.telecom_left()
 
     def _patience_ms(self) -> float | None:
-        """While something is being made, this thread wakes every second to see whether it goes on; else never.
+        """While something is being made, this thread wakes twice a second to see whether it goes on; else never.
 
         Time is counted in these ticks: when the whole job is stopped and goes on later, no worker seems to hang.
         """
+        if self._arriving:
+            return _TICK_S / 10 * 1000
         for line in self._lines.values():
-            if line.outstanding:
+            if line.is_watched:
                 break
         else:
             self._ticked_s = monotonic()
             return None
         if (passed_s := monotonic() - self._ticked_s) >= _TICK_S:
             self._ticked_s += passed_s
-            self._pool.look_for_hung(self._lines.values(), min(passed_s, 2 * _TICK_S))
+            self._pool.look_after(self._lines.values(), min(passed_s, 2 * _TICK_S))
         return _TICK_S * 1000
 
     def _answer(self, fd: int) -> None:
@@ -131,8 +138,9 @@ class Telecom:
         if line.channel is not None and line.channel.fileno() in self._lines:
             self._read(line)
         self._drop(line)
-        if self._pool.died(line):
-            self._launch(line)
+        delay_s = self._pool.died(line)
+        if delay_s is not None:
+            self._arriving.append((monotonic() + delay_s, line))
 
     def _drop(self, line: Line) -> None:
         assert line.channel is not None

@@ -31,6 +31,7 @@ from swift_loader.pool.outbox import Outbox
 from swift_loader.pool.payload import unpack
 from swift_loader.pool.recipe import Recipe, checked_length
 from swift_loader.pool.slot import Slot
+from swift_loader.pool.stacks import write_stacks_to
 
 #: A worker tells its consumer about this many layouts before it uses their numbers again.
 _SPEC_IDS = 64
@@ -79,12 +80,14 @@ def _arrive(channel: SocketChannel, recipe: Recipe | None) -> Worker | None:
     sys.path[:] = setup.path
     with contextlib.suppress(OSError):
         os.chdir(setup.folder)
-    control = Control(received[1][0], setup.worker_count)
+    control_fd, stacks_fd, *payload_fd = received[1]
+    write_stacks_to(stacks_fd)
+    control = Control(control_fd, setup.worker_count)
     cell = control.cell(setup.worker)
     cell.enter(BUILDS)
     try:
         if setup.has_payload:
-            recipe = unpack(received[1][1])
+            recipe = unpack(payload_fd[0])
         assert recipe is not None
         config = recipe.config
         per_sample = config.random_per == "sample" or config.worker_threads > 1

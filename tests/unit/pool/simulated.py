@@ -37,7 +37,7 @@ class Worker:
 
     def __init__(self, number):
         self.seq = 0  # the cell's word
-        self.line = Line(number, f"worker {number}", self)
+        self.line = Line(number, f"worker {number}", self, 300.0)
         self.alive = False
         self.inbox = deque()
         self.outbox = deque()

@@ -7,16 +7,24 @@ from swift_loader.pool.channel import SocketChannel
 from swift_loader.pool.control import FETCHES, Cell
 from swift_loader.pool.line import Line
 from swift_loader.pool.messages import Order
+from swift_loader.pool.policy import Event
 
 
 class Process:
     """A process that can only be killed."""
 
     def __init__(self):
-        self.kills = 0
+        self.kills = self.asks = 0
+        self.stopped = False
 
     def kill(self):
         self.kills += 1
+
+    def ask(self):
+        self.asks += 1
+
+    def is_stopped(self):
+        return self.stopped
 
     def close(self):
         pass
@@ -24,7 +32,7 @@ class Process:
 
 @pytest.fixture
 def line():
-    return Line(3, "swift-worker-c0w3", Cell(memoryview(bytearray(64)).cast("q")))
+    return Line(3, "swift-worker-c0w3", Cell(memoryview(bytearray(64)).cast("q")), 4.0)
 
 
 def _connected(line):
@@ -83,11 +91,12 @@ def test_a_replacement_knows_no_slots_and_no_layouts(line):
     worker = _connected(line)
     line.known.add(1)
     line.specs[1] = object()
-    line.greeted = True
+    line.greet()
+    line.policy.happened(Event.DIED)
     line.disconnect()
     assert (line.process, line.channel, line.greeted) == (None, None, False)
     again = _connected(line)
-    assert (line.known, line.specs, line.greeted, line.births) == (set(), {}, False, 2)
+    assert (line.known, line.specs, line.greeted, line.policy.births) == (set(), {}, False, 1)
     for end in (worker, again, line):
         end.close() if end is not line else line.disconnect()
 
@@ -113,19 +122,37 @@ def test_a_worker_that_does_not_read_is_an_error_that_names_it(line):
     line.disconnect()
 
 
-def test_a_worker_that_stays_at_one_place_for_too_long_is_killed_once(line):
+def test_a_worker_that_stays_at_one_place_is_asked_where_and_then_killed_each_once(line):
     worker = _connected(line)
     process = line.process
+    line.greet()
     _order(line, 5)
     line.cell.enter(FETCHES, 5)
     for index in range(20):
         line.cell.at(index, index)
-        line.kill_if_still(1.0, 3.0)
-    assert process.kills == 0
+        line.look(1.0)
+    assert (process.asks, process.kills) == (0, 0)
+    for _ in range(3):
+        line.look(1.0)
+    assert (process.asks, process.kills) == (1, 0)
     for _ in range(5):
-        line.kill_if_still(1.0, 3.0)
+        line.look(1.0)
+    assert (process.asks, process.kills) == (1, 1)
+    assert line.killed_for == "made no progress for 4.0 s"
+    worker.close()
+    line.disconnect()
+
+
+def test_a_stopped_worker_is_killed_soon(line):
+    worker = _connected(line)
+    process = line.process
+    line.greet()
+    _order(line, 5)
+    process.stopped = True
+    line.look(0.5)
+    line.look(0.5)
     assert process.kills == 1
-    assert line.killed_after_s >= 3.0
+    assert "was stopped" in line.killed_for
     worker.close()
     line.disconnect()
 
@@ -133,8 +160,10 @@ def test_a_worker_that_stays_at_one_place_for_too_long_is_killed_once(line):
 def test_a_worker_that_waits_for_orders_is_left_alone(line):
     worker = _connected(line)
     process = line.process
+    line.greet()
+    process.stopped = True
     for _ in range(10):
-        line.kill_if_still(1.0, 3.0)
+        line.look(1.0)
     assert process.kills == 0
     worker.close()
     line.disconnect()

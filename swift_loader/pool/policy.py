@@ -1,0 +1,143 @@
+"""What to do when a worker starts, stands still, is stopped or dies. Pure: events in, instructions out.
+
+    LAUNCHED -> starts --GREETED--> serves
+                  |                    |        LATE: warned of, once, with its stack
+                  |                    |        OVERDUE, STOPPED: killed
+                  +---- DIED ----------+------> launched again, at once where it had served; where it had not,
+                                                later each time, and never again after `MAX_BIRTHS`
+
+How long a worker has stood still is counted in ticks of the consumer's own: when the whole job is stopped and goes on
+later, nobody seems to hang. A worker that waits for orders may stand still for ever.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum
+
+#: A worker that dies this often before it has built its dataset is not started again.
+MAX_BIRTHS = 3
+#: Before the second and the third start of such a worker.
+DELAYS_S = (0.1, 0.4)
+#: A worker that the system has stopped, and that made no progress for so long, is replaced.
+STOPPED_S = 0.5
+
+
+class State(Enum):
+    """What a line's worker is at, as far as the consumer knows."""
+
+    ABSENT = "is absent"
+    STARTING = "starts"
+    SERVING = "serves"
+    CONDEMNED = "was killed"
+    GIVEN_UP = "was given up"
+
+
+class Event(Enum):
+    """What was seen of it."""
+
+    LAUNCHED = "a process was started"
+    GREETED = "it has built its dataset"
+    STOPPED = "the system has stopped it"
+    LATE = "it stands still"
+    OVERDUE = "it stands still for too long"
+    DIED = "it is gone"
+
+
+class Instruction(Enum):
+    """What is to be done."""
+
+    NOTHING = "nothing"
+    WARN = "tell where it stands"
+    KILL = "kill it"
+    LAUNCH = "start another"
+    GIVE_UP = "tell the consumer that there will be no more"
+
+
+#: What is possible at all. A death's instruction depends on how often it happened, and is decided in `Policy`.
+TABLE: dict[tuple[State, Event], tuple[State, Instruction]] = {
+    (State.ABSENT, Event.LAUNCHED): (State.STARTING, Instruction.NOTHING),
+    (State.STARTING, Event.GREETED): (State.SERVING, Instruction.NOTHING),
+    (State.STARTING, Event.STOPPED): (State.CONDEMNED, Instruction.KILL),
+    # A dataset may take as long as it takes to build: only its user can know.
+    (State.STARTING, Event.LATE): (State.STARTING, Instruction.WARN),
+    (State.STARTING, Event.OVERDUE): (State.STARTING, Instruction.NOTHING),
+    (State.STARTING, Event.DIED): (State.ABSENT, Instruction.LAUNCH),
+    (State.SERVING, Event.STOPPED): (State.CONDEMNED, Instruction.KILL),
+    (State.SERVING, Event.LATE): (State.SERVING, Instruction.WARN),
+    (State.SERVING, Event.OVERDUE): (State.CONDEMNED, Instruction.KILL),
+    (State.SERVING, Event.DIED): (State.ABSENT, Instruction.LAUNCH),
+    # What it says or does between our signal and its end changes nothing.
+    (State.CONDEMNED, Event.GREETED): (State.CONDEMNED, Instruction.NOTHING),
+    (State.CONDEMNED, Event.STOPPED): (State.CONDEMNED, Instruction.NOTHING),
+    (State.CONDEMNED, Event.LATE): (State.CONDEMNED, Instruction.NOTHING),
+    (State.CONDEMNED, Event.OVERDUE): (State.CONDEMNED, Instruction.NOTHING),
+    (State.CONDEMNED, Event.DIED): (State.ABSENT, Instruction.LAUNCH),
+}
+
+
+class PolicyError(AssertionError):
+    """An event that cannot happen in this state: a bug of ours."""
+
+
+@dataclass(slots=True)
+class Policy:
+    """One line's worker, and those that follow it.
+
+    Args:
+        timeout_s: A worker that stands still for so long is killed.
+        warning_s: And for so long, it is warned of.
+    """
+
+    timeout_s: float
+    warning_s: float
+    state: State = State.ABSENT
+    still_s: float = 0.0
+    """For how long it has stood still."""
+    births: int = 0
+    """Workers in a row that died before they had built their dataset."""
+    _place: tuple[int, ...] = ()
+    _warned: bool = False
+    _has_served: bool = False
+
+    def happened(self, event: Event) -> Instruction:
+        """What to do about it."""
+        if (self.state, event) not in TABLE:
+            raise PolicyError(f"{event.value!r}, of a worker that {self.state.value}")
+        self.state, instruction = TABLE[self.state, event]
+        if event is Event.LAUNCHED:
+            self.births += 1
+            self._has_served = False
+            self._begin_anew()
+        elif event is Event.GREETED:
+            self.births, self._has_served = 0, True
+            self._begin_anew()
+        elif event is Event.DIED and not self._has_served and self.births >= MAX_BIRTHS:
+            self.state, instruction = State.GIVEN_UP, Instruction.GIVE_UP
+        return instruction
+
+    @property
+    def delay_s(self) -> float:
+        """How long to wait before the next start."""
+        return DELAYS_S[min(self.births, len(DELAYS_S)) - 1] if self.births else 0.0
+
+    def looked(self, place: tuple[int, ...], seconds: float, *, is_busy: bool, is_stopped: bool) -> Instruction:
+        """``seconds`` have passed, and it is at ``place`` now."""
+        if self.state in (State.ABSENT, State.GIVEN_UP):
+            return Instruction.NOTHING
+        if place != self._place or not is_busy:
+            self._place = place
+            self._begin_anew()
+            return Instruction.NOTHING
+        self.still_s += seconds
+        if is_stopped and self.still_s >= STOPPED_S:
+            return self.happened(Event.STOPPED)
+        if self.still_s >= self.timeout_s:
+            return self.happened(Event.OVERDUE)
+        if self.still_s >= self.warning_s and not self._warned:
+            self._warned = True
+            return self.happened(Event.LATE)
+        return Instruction.NOTHING
+
+    def _begin_anew(self) -> None:
+        self.still_s, self._warned = 0.0, False
