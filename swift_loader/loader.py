@@ -377,9 +377,10 @@ def _stage(config: LoaderConfig, device: Any, to_device: Callable[[Any, Any], An
 def _current_device() -> torch.device | None:
     import torch  # noqa: PLC0415 - importing the package must not import torch
 
-    if not torch.cuda.is_available():
+    accelerator = torch.accelerator.current_accelerator(check_available=True)
+    if accelerator is None:
         return None
-    return torch.device("cuda", torch.cuda.current_device())
+    return torch.device(accelerator.type, torch.accelerator.current_device_index())
 
 
 def _checked_index(index: Any, count: int) -> int:

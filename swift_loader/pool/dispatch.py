@@ -13,6 +13,7 @@ that must be made again goes before any new one.
 from __future__ import annotations
 
 import heapq
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
@@ -31,6 +32,8 @@ if TYPE_CHECKING:
 
 #: Orders that one worker is given at a time: more would hand it a whole run of steps, which the others' must wait for.
 _BURST = 12
+#: A ticket that has killed so many times `max_attempts` workers is given up, whichever of its samples they died at.
+_MOST_DEATHS = 4
 #: One worker runs ahead by no more memory than this, or two batches: each new slot costs what several batches cost, and
 #: while one worker makes a slot, the others would run ahead and make more of them.
 _AHEAD_NBYTES = 256 << 20
@@ -80,7 +83,8 @@ class Dispatch:
         self._slot_words = slot_words
         self._merge: Merge[Delivery] = InOrder() if recipe.config.in_order else AsTheyCome()
         self._redo: list[Ticket] = []
-        self._attempts: dict[int, int] = {}
+        self._deaths: dict[int, Counter[int | None]] = {}
+        """For each ticket, the samples at which workers died."""
         self._next = Ticket(1, 0, 0)
         self._steps = 0
         self._given: frozenset[int] = frozenset()
@@ -97,7 +101,7 @@ class Dispatch:
             for order in line.outstanding.values():
                 self._slot_words[order.slot] = 0
         self._redo.clear()
-        self._attempts.clear()
+        self._deaths.clear()
         self._next = Ticket(self._next.seq, at.epoch, at.step)
         void = self._merge.restart(self._next.seq)
         self._begin_epoch(at)
@@ -130,7 +134,7 @@ class Dispatch:
         if not self._is_valid(order):
             self._ledger.thrown_away(order.slot)
             return []
-        self._attempts.pop(order.seq, None)
+        self._deaths.pop(order.seq, None)
         ticket = Ticket(order.seq, order.epoch, order.step)
         return self._merged(order.seq, Full(ticket, parcel, line, now_ns), line)
 
@@ -151,7 +155,7 @@ class Dispatch:
         for order in line.outstanding.values():
             if self._is_valid(order):
                 ticket = Ticket(order.seq, order.epoch, order.step)
-                if order is guilty and self._is_poison(ticket):
+                if order is guilty and self._is_poison(ticket, line.cell.index):
                     poison = ticket
                 else:
                     heapq.heappush(self._redo, ticket)
@@ -251,9 +255,11 @@ class Dispatch:
     def _is_valid(self, order: Order) -> bool:
         return bool(self._slot_words[order.slot] == order.seq)
 
-    def _is_poison(self, ticket: Ticket) -> bool:
-        self._attempts[ticket.seq] = self._attempts.get(ticket.seq, 0) + 1
-        return self._attempts[ticket.seq] >= self._config.max_attempts
+    def _is_poison(self, ticket: Ticket, index: int | None) -> bool:
+        deaths = self._deaths.setdefault(ticket.seq, Counter())
+        deaths[index] += 1
+        # A sample that kills does it each time. Whoever kills workers from outside hits another sample each time.
+        return deaths[index] >= self._config.max_attempts or deaths.total() >= _MOST_DEATHS * self._config.max_attempts
 
     def _merged(self, seq: int, delivery: Delivery, line: Line) -> list[Delivery]:
         line.unmerged += 1

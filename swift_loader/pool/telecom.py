@@ -69,12 +69,7 @@ class Telecom:
     def _run(self) -> None:
         try:
             while not self._pool.closing:
-                for _ in range(len(self._arriving)):
-                    due_s, line = self._arriving.popleft()
-                    if due_s > monotonic():
-                        self._arriving.append((due_s, line))
-                    else:
-                        self._launch(line)
+                self._launch_those_due()
                 for fd, _ in self._poll.poll(self._patience_ms()):
                     self._answer(fd)
                 for line in list(self._lines.values()):
@@ -110,6 +105,14 @@ class Telecom:
             self._bury(line)
         elif (bell := self._bells.get(fd)) is not None:
             bell.hush()
+
+    def _launch_those_due(self) -> None:
+        for _ in range(len(self._arriving)):
+            due_s, line = self._arriving.popleft()
+            if due_s > monotonic():
+                self._arriving.append((due_s, line))
+            else:
+                self._launch(line)
 
     def _launch(self, line: Line) -> None:
         self._pool.launch(line)

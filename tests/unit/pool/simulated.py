@@ -37,6 +37,7 @@ class Worker:
 
     def __init__(self, number):
         self.seq = 0  # the cell's word
+        self.index = None  # and the other one
         self.line = Line(number, f"worker {number}", self, 300.0)
         self.alive = False
         self.inbox = deque()
@@ -136,17 +137,22 @@ class World:
             self.read(worker)
         guilty = worker.line.in_hand()
         if guilty is not None and self.words[guilty.slot] == guilty.seq:
-            self.kills[guilty.seq] += 1
+            self.kills[guilty.seq, worker.index] += 1
         poison = self.dispatch.died(worker.line)
         if poison is not None:
             assert poison.seq == guilty.seq
-            assert self.kills[poison.seq] == self.config.max_attempts
+            assert self._is_poison(poison.seq)
             self.ready += self.dispatch.failed(poison, REPORT, worker.line)
         else:
-            assert guilty is None or self.kills[guilty.seq] < self.config.max_attempts
+            assert guilty is None or not self._is_poison(guilty.seq)
         worker.alive = False
         worker.inbox.clear()
         worker.mapped.clear()
+
+    def _is_poison(self, seq):
+        most = self.config.max_attempts
+        deaths = [count for (ticket, _), count in self.kills.items() if ticket == seq]
+        return max(deaths, default=0) >= most or sum(deaths) >= 4 * most
 
     # What the consumer does
 

@@ -164,6 +164,19 @@ def test_a_ticket_that_kills_too_many_is_given_up_in_its_place(most):
     assert tickets(world.ready)[:3] == [(0, 0), (0, 1), (0, 2)]
 
 
+def test_a_batch_whose_workers_die_at_another_sample_each_time_is_made_again_for_longer():
+    world = _world(None, max_attempts=3)
+    worker = world.workers[0]
+    for death in range(12):
+        assert not world.ready
+        world.feed(worker)
+        world.begin(worker)
+        worker.index = death % 6  # so that none comes thrice
+        world.die(worker)
+        world.start(worker)
+    assert [type(one) for one in world.ready] == [Failed]
+
+
 def test_a_death_is_held_against_the_order_in_hand_alone():
     world = _world(None, max_attempts=2)
     worker = world.workers[0]

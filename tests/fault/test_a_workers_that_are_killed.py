@@ -1,0 +1,122 @@
+"""Rows A1, A2, A3, A5, A6 and A8 of the faults: workers that are killed, from outside or by a sample.
+
+The kills of a storm are drawn from a seed, which is printed when it fails. Ten thousand of them: ``-m soak``.
+"""
+
+from __future__ import annotations
+
+import random
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import pytest
+
+from swift_loader import DataError, PoisonedTicket
+from tests.datasets import Deadly, Random
+from tests.loaders import started, stream
+from tests.watching import flat, plain, until, workers
+
+COUNT, BATCH = 200, 4
+
+
+class Nemesis:
+    """Kills a worker now and then, until it is told to stop."""
+
+    def __init__(self, seed: int, every_s: tuple[float, float]) -> None:
+        self.kills = 0
+        self._chance = random.Random(seed)
+        self._every_s = every_s
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="nemesis")
+
+    def _run(self) -> None:
+        while not self._stop.wait(self._chance.uniform(*self._every_s)):
+            victims = workers()
+            if victims:
+                self._chance.choice(victims).kill()
+                self.kills += 1
+
+    @contextmanager
+    def at_work(self) -> Iterator[None]:
+        self._thread.start()
+        try:
+            yield
+        finally:
+            self._stop.set()
+            self._thread.join(10)
+
+
+def storm(seed: int, kills: int, every_s: tuple[float, float] = (0.05, 0.1), **settings: object) -> None:
+    """Whole epochs, until so many workers were killed; each must be what it is without a kill."""
+    nemesis = Nemesis(seed, every_s)
+    epochs = 0
+    with started(Random, {"count": COUNT}, batch_size=BATCH, **settings) as loader, nemesis.at_work():
+        while nemesis.kills < kills:
+            found = [plain(batch) for batch in loader]
+            assert found == _expected(epochs), f"seed {seed}, epoch {epochs}, after {nemesis.kills} kills"
+            epochs += 1
+
+
+def _expected(epoch: int) -> list:
+    with started(Random, {"count": COUNT}, batch_size=BATCH, worker_per_consumer=0) as loader:
+        loader.set_epoch(epoch)
+        return [plain(batch) for batch in loader]
+
+
+@pytest.mark.parametrize("workers_each", [1, 4])
+def test_a2_a_storm_of_kills_loses_nothing_and_doubles_nothing(workers_each: int):
+    storm(seed=1, kills=150, worker_per_consumer=workers_each)
+
+
+def test_a2_a_storm_among_workers_that_are_spawned():
+    # They take 0.1 s to start. Killed more often than that, they would be killed at the same first sample each time.
+    storm(seed=1, kills=20, every_s=(0.3, 0.5), start_method="spawn")
+
+
+@pytest.mark.soak
+@pytest.mark.timeout(3600)
+def test_a2_ten_thousand_kills():
+    storm(seed=2, kills=10_000, worker_per_consumer=4)
+
+
+@pytest.mark.parametrize("method", ["forkserver", "spawn", "fork"])
+@pytest.mark.parametrize("in_main_thread", [True, False])
+def test_a1_a_worker_killed_at_a_random_batch_is_replaced(method: str, in_main_thread: bool):
+    chance = random.Random(f"{method} {in_main_thread}")
+    expected = stream(Random, {"count": COUNT}, worker_per_consumer=0)
+    found: list = []
+
+    def consume() -> None:
+        with started(Random, {"count": COUNT}, start_method=method, data_queue_size=1, message_queue_size=1) as loader:
+            for step, batch in enumerate(loader):
+                found.append(plain(batch))
+                if step in (chance_step, chance_step + 3):
+                    until(workers)[0].kill()
+
+    chance_step = chance.randrange(1, 20)
+    if in_main_thread:
+        consume()
+    else:
+        if method == "fork":
+            pytest.skip("fork is refused where threads run")
+        thread = threading.Thread(target=consume)
+        thread.start()
+        thread.join(60)
+    assert found == expected
+
+
+@pytest.mark.parametrize("how", ["exit 0", "exit 7", "sys.exit"])
+def test_a5_a6_a_worker_that_leaves_by_itself_is_a_death_whatever_its_code(how: str, tmp_path):
+    with started(Deadly, {"folder": str(tmp_path), "how": how, "times": 2}, shuffle=False) as loader:
+        assert flat(loader) == list(range(32))
+
+
+def test_a8_a_poison_sample_is_named_and_with_no_more_attempts_than_were_set(tmp_path):
+    with started(Deadly, {"folder": str(tmp_path)}, shuffle=False, max_attempts=2) as loader:
+        with pytest.raises(PoisonedTicket, match=r"killed 2 workers.* sample 13"):
+            list(loader)
+        with pytest.raises(PoisonedTicket):  # in the next epoch too
+            list(loader)
+    assert issubclass(PoisonedTicket, Exception)
+    assert not issubclass(PoisonedTicket, DataError)
