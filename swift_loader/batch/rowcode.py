@@ -71,7 +71,7 @@ class Watch:
     due_ns: int
     when_due: Callable[[], None]
     """Called once the clock is past ``due_ns``."""
-    failed: Callable[[Exception, int], Exception]
+    failed: Callable[[Exception | None, int], Exception]
     """What to raise where a sample cannot be had; given None, where the batch is not wanted."""
     slowest_ns: int = 0
     slowest_index: int = -1

@@ -164,6 +164,10 @@ class Dispatch:
         line.outstanding.clear()
         return poison
 
+    def death_count(self, ticket: Ticket) -> int:
+        """How many workers a ticket has killed."""
+        return self._deaths[ticket.seq].total()
+
     def failed(self, ticket: Ticket, report: FailureReport, line: Line) -> list[Delivery]:
         """The pool gives a ticket up."""
         return self._merged(ticket.seq, Failed(ticket, report, line), line)

@@ -19,7 +19,7 @@ from swift_loader.batch.layout import BatchSpec
 from swift_loader.errors import FailureReport, LayoutError, LoaderClosed
 from swift_loader.pool import messages
 from swift_loader.pool.control import MAX_SLOTS
-from swift_loader.pool.dispatch import Delivery, Dispatch, Full, Ticket
+from swift_loader.pool.dispatch import Delivery, Dispatch, Full
 from swift_loader.pool.lease import Copies, Lease, Returns
 from swift_loader.pool.ledger import Holder, Ledger
 from swift_loader.pool.slot import Slot
@@ -181,14 +181,14 @@ class Exchange:
             if self._known.wants_slot:
                 self._ring_the_hungry()
 
-    def gone(self, line: Line, poisoned: Callable[[Ticket], FailureReport]) -> None:
+    def gone(self, line: Line, poisoned: Callable[[int], FailureReport]) -> None:
         """A worker is gone: its tickets are made again, but for one that has killed too many."""
         if self._dispatch is None:
             return
         with self._lock:
             poison = self._dispatch.died(line)
             if poison is not None:
-                self._deliver(self._dispatch.failed(poison, poisoned(poison), line), line)
+                self._deliver(self._dispatch.failed(poison, poisoned(self._dispatch.death_count(poison)), line), line)
             self._ring_the_hungry()
 
     def fail(self, error: BaseException) -> None:

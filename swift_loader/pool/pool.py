@@ -269,7 +269,7 @@ class Pool:
             stack = f". Its last stack:\n{line.last_stack}" if line.last_stack else ""
             self.broke(WorkerDied(f"{how}; it was started {line.policy.births} times and never got further{stack}"))
             return None
-        self._exchange.gone(line, lambda _ticket: self._poisoned(how, guilty, line.last_stack))
+        self._exchange.gone(line, lambda deaths: self._poisoned(deaths, how, guilty, line.last_stack))
         return line.policy.delay_s
 
     def broke(self, error: BaseException) -> None:
@@ -301,9 +301,9 @@ class Pool:
             return
         line.greet()
 
-    def _poisoned(self, how: str, guilty: int | None, stack: str) -> FailureReport:
+    def _poisoned(self, deaths: int, how: str, guilty: int | None, stack: str) -> FailureReport:
         error = PoisonedTicket(
-            f"this batch has killed {self._config.max_attempts} workers; the last: {how}. Look at that sample alone, "
+            f"this batch has killed {deaths} workers; the last: {how}. Look at that sample alone, "
             f"with worker_per_consumer=0{f'. Its last stack:{chr(10)}{stack}' if stack else ''}"
         )
         return FailureReport.of(error, "make the batch", guilty)
