@@ -1,0 +1,180 @@
+"""What a run delivered, batch by batch, and the check that it is what a run without faults delivers.
+
+    found = record(loader, epochs=2)
+    assert not differences(found, faultless(epochs=2))
+
+One oracle for all rows of the faults, for other loaders too: it needs batches that say which samples they hold.
+"""
+
+from __future__ import annotations
+
+import random
+import threading
+import zlib
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from itertools import product
+from time import monotonic
+from typing import Any
+
+import numpy as np
+import pytest
+
+from swift_loader import SwiftLoader
+from tests.loaders import made, started
+
+COUNT, BATCH = 160, 8
+#: How long anything may take before a test calls it a hang.
+HANG_S = 60.0
+
+
+class Traced:
+    """Samples that say who they are, and draw random numbers in every way that a worker seeds."""
+
+    def __init__(self, count: int = COUNT, *, augment: bool = True) -> None:
+        self.count, self.augment = count, augment
+
+    def __len__(self) -> int:
+        return self.count
+
+    def __getitem__(self, index: int) -> dict[str, Any]:
+        noise = random.random() + np.random.random() if self.augment else 0.0
+        return {"index": index, "noise": noise, "pixels": np.full((3, 8), index * 7 % 251, np.uint8)}
+
+
+@dataclass(frozen=True, slots=True)
+class Delivered:
+    """One batch, as its consumer saw it."""
+
+    epoch: int
+    step: int
+    indices: tuple[int, ...]
+    crc: int
+    at_s: float = 0.0
+
+
+@dataclass(frozen=True)
+class World:
+    """Where a row of the faults runs."""
+
+    method: str
+    workers: int
+    in_thread: bool
+
+    def __str__(self) -> str:
+        return f"{self.method}-{self.workers}{'-thread' if self.in_thread else ''}"
+
+    @property
+    def settings(self) -> dict[str, Any]:
+        """What a loader is given. Short queues, so that a fault meets work that is still to be done."""
+        return {
+            "start_method": self.method,
+            "worker_per_consumer": self.workers,
+            "data_queue_size": 1,
+            "message_queue_size": 1,
+            "max_buffer_size": 1,
+            "batch_size": BATCH,
+        }
+
+    def run(self, action: Callable[[], Any]) -> Any:
+        """Runs ``action`` in the main thread, or in another; gives back what it gives, raises what it raises."""
+        return in_thread(action) if self.in_thread else action()
+
+
+#: Every pair of start method, worker count and thread at least once; all of them where rows run on demand. (fork is
+#: refused where threads run.)
+WORLDS = [
+    World("forkserver", 1, in_thread=False),
+    World("forkserver", 4, in_thread=True),
+    World("spawn", 1, in_thread=True),
+    World("spawn", 4, in_thread=False),
+    World("fork", 1, in_thread=False),
+    World("fork", 4, in_thread=False),
+]
+ALL_WORLDS = [
+    World(method, workers, in_thread)
+    for method, workers, in_thread in product(("forkserver", "spawn", "fork"), (1, 4), (False, True))
+    if not (method == "fork" and in_thread)
+]
+
+in_worlds = pytest.mark.parametrize("world", WORLDS, ids=str)
+
+
+def in_thread(action: Callable[[], Any]) -> Any:
+    """Runs ``action`` in a thread of its own."""
+    outcome: list[Any] = []
+
+    def run() -> None:
+        try:
+            outcome.append(action())
+        except BaseException as error:
+            outcome.append(error)
+
+    thread = threading.Thread(target=run, name="row")
+    thread.start()
+    thread.join(HANG_S)
+    assert not thread.is_alive(), f"it hangs: no end after {HANG_S} s"
+    (result,) = outcome
+    if isinstance(result, BaseException):
+        raise result
+    return result
+
+
+@contextmanager
+def traced(world: World, /, count: int = COUNT, **settings: Any) -> Iterator[SwiftLoader]:
+    """A started loader of `Traced` samples."""
+    with started(Traced, {"count": count}, **{**world.settings, **settings}) as loader:
+        yield loader
+
+
+def faultless(epochs: int = 1, count: int = COUNT, dataset: Any = Traced, **settings: Any) -> list[Delivered]:
+    """What `traced` delivers when nothing goes wrong: made in this process, without workers."""
+    with made(dataset, {"count": count}, **{"batch_size": BATCH, "worker_per_consumer": 0, **settings}) as loader:
+        loader.start(0)
+        return record(loader, epochs)
+
+
+def record(loader: Iterable[Any], epochs: int = 1, meanwhile: Callable[[int], None] | None = None) -> list[Delivered]:
+    """All that ``loader`` delivers; ``meanwhile`` is called after each step with its number."""
+    found = []
+    for epoch in range(epochs):
+        for step, batch in enumerate(loader):
+            found.append(delivered(epoch, step, batch))
+            if meanwhile is not None:
+                meanwhile(step)
+    return found
+
+
+def delivered(epoch: int, step: int, batch: Any) -> Delivered:
+    """The record of one batch."""
+    crc = 0
+    for key in sorted(batch):
+        crc = zlib.crc32(np.ascontiguousarray(batch[key]), crc)
+    return Delivered(epoch, step, tuple(batch["index"].tolist()), crc, monotonic())
+
+
+def differences(found: list[Delivered], expected: list[Delivered], *, in_order: bool = True) -> list[str]:
+    """What is wrong with ``found``, in words; nothing if it is what was expected."""
+    return [*_lost_and_doubled(found, expected), *(_out_of_place(found, expected) if in_order else [])]
+
+
+def _lost_and_doubled(found: list[Delivered], expected: list[Delivered]) -> list[str]:
+    had, wanted = (Counter((one.epoch, i) for one in run for i in one.indices) for run in (found, expected))
+    words = []
+    if lost := wanted - had:
+        words.append(f"{lost.total()} samples were lost, as (epoch, index): {sorted(lost)[:5]}")
+    if doubled := had - wanted:
+        words.append(f"{doubled.total()} samples came twice or should not have come: {sorted(doubled)[:5]}")
+    return words
+
+
+def _out_of_place(found: list[Delivered], expected: list[Delivered]) -> list[str]:
+    for had, wanted in zip(found, expected, strict=False):
+        where = f"epoch {wanted.epoch}, step {wanted.step}"
+        if had.indices != wanted.indices:
+            return [f"{where} holds samples {had.indices}, expected were {wanted.indices}"]
+        if had.crc != wanted.crc:
+            return [f"{where} holds the right samples and other bytes"]
+    return []
