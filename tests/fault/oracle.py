@@ -8,7 +8,6 @@ One oracle for all rows of the faults, for other loaders too: it needs batches t
 
 from __future__ import annotations
 
-import random
 import threading
 import zlib
 from collections import Counter
@@ -24,24 +23,11 @@ import pytest
 
 from swift_loader import SwiftLoader
 from tests.loaders import made, started
+from tests.traced import COUNT, Traced
 
-COUNT, BATCH = 160, 8
+BATCH = 8
 #: How long anything may take before a test calls it a hang.
 HANG_S = 60.0
-
-
-class Traced:
-    """Samples that say who they are, and draw random numbers in every way that a worker seeds."""
-
-    def __init__(self, count: int = COUNT, *, augment: bool = True) -> None:
-        self.count, self.augment = count, augment
-
-    def __len__(self) -> int:
-        return self.count
-
-    def __getitem__(self, index: int) -> dict[str, Any]:
-        noise = random.random() + np.random.random() if self.augment else 0.0
-        return {"index": index, "noise": noise, "pixels": np.full((3, 8), index * 7 % 251, np.uint8)}
 
 
 @dataclass(frozen=True, slots=True)
