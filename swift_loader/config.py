@@ -58,12 +58,15 @@ class Settings(TypedDict, total=False):
     worker_init: Callable[[Any], object] | None
     share_dataset: bool
     start_method: StartMethod
+    allow_fork: bool
     on_error: OnError
     max_skipped: int
     retries: int
     max_attempts: int
     timeout_s: float
     ragged: Ragged
+    check_finite: bool
+    max_worker_nbytes: int | None
     memory_budget: int | None
     max_batch_nbytes: int | None
     trace_file: str | None
@@ -112,12 +115,15 @@ class LoaderConfig:
     worker_init: Callable[[Any], object] | None
     share_dataset: bool
     start_method: StartMethod
+    allow_fork: bool
     on_error: OnError
     max_skipped: int
     retries: int
     max_attempts: int
     timeout_s: float
     ragged: Ragged
+    check_finite: bool
+    max_worker_nbytes: int | None
     memory_budget: int | None
     max_batch_nbytes: int | None
     trace_file: str | None
@@ -175,12 +181,15 @@ class LoaderConfig:
             worker_init=given.function("worker_init"),
             share_dataset=given.flag("share_dataset", default=False),
             start_method=given.choice("start_method", StartMethod, "forkserver"),
+            allow_fork=given.flag("allow_fork", default=False),
             on_error=given.choice("on_error", OnError, "raise"),
             max_skipped=given.whole("max_skipped", 100, least=0),
             retries=given.whole("retries", 0, least=0),
             max_attempts=given.whole("max_attempts", 3, least=1),
             timeout_s=given.seconds("timeout_s", 300.0),
             ragged=given.choice("ragged", Ragged, "error"),
+            check_finite=given.flag("check_finite", default=False),
+            max_worker_nbytes=given.maybe_whole("max_worker_nbytes", least=1),
             memory_budget=given.maybe_whole("memory_budget", least=1),
             max_batch_nbytes=given.maybe_whole("max_batch_nbytes", least=1),
             trace_file=given.path("trace_file"),

@@ -16,10 +16,15 @@ This room knows nothing of the others.
 
 from __future__ import annotations
 
+import io
 import pickle
+import sys
 import traceback
+from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Self
+from itertools import islice
+from types import TracebackType
+from typing import Any, Self
 
 __all__ = [
     "AuthRejected",
@@ -123,8 +128,14 @@ class RemoteTraceback(Exception):
         return f'\n"""\n{self.text}"""'
 
 
-#: An error's text is cut to this length before it leaves its process: a message may be a gigabyte long.
-MAX_TEXT = 32 * 1024
+#: So many bytes of an error leave its process, 62 kB in all: its message may be a gigabyte long, or its chain endless.
+_TEXT_NBYTES, _TRACEBACK_NBYTES, _PICKLE_NBYTES = 16 * 1024, 30 * 1024, 16 * 1024
+#: In a traceback, of each error of a chain: so much of its text, and so many of its first and of its last frames.
+_LINK_NBYTES, _FRAMES = 4 * 1024, 40
+#: So many errors of a chain, and so many of a group.
+_LINKS, _MEMBERS = 12, 6
+_CAUSE = "\nThe above exception was the direct cause of the following exception:\n\n"
+_CONTEXT = "\nDuring handling of the above exception, another exception occurred:\n\n"
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,7 +155,8 @@ class FailureReport:
     @classmethod
     def of(cls, error: BaseException, stage: str, index: int | None = None) -> Self:
         """Describes ``error``; never raises, even where the error's own methods do."""
-        return cls(stage, type(error).__qualname__, _text_of(error), _traceback_of(error), index, _pickle_of(error))
+        name = _cut(type(error).__qualname__, _LINK_NBYTES)
+        return cls(stage, name, _text_of(error, _TEXT_NBYTES), _traceback_of(error), index, _pickle_of(error))
 
     def exception(self) -> BaseException:
         """The original exception where it could travel (its cause prints the worker's traceback), else a stand-in."""
@@ -153,11 +165,13 @@ class FailureReport:
             return remote
         try:
             error = pickle.loads(self.pickled)  # noqa: S301 - written by our own worker, over an anonymous socket
-        except Exception:  # noqa: BLE001 - whatever its class does here, the text still tells what happened
+        except KeyboardInterrupt:
+            raise
+        except BaseException:  # noqa: BLE001 - whatever its class does here, the text still tells what happened
             return remote
         if not isinstance(error, BaseException):
             return remote
-        error.__cause__ = remote
+        BaseException.__setattr__(error, "__cause__", remote)  # its own class may refuse: a frozen dataclass does
         return error
 
     def describe(self) -> str:
@@ -166,32 +180,130 @@ class FailureReport:
         return f"{self.stage}{where}: {self.type_name}: {self.text}"
 
 
-def _text_of(error: BaseException) -> str:
+def _text_of(error: BaseException, most: int) -> str:
     try:
-        return _cut(str(error))
-    except Exception as second:  # noqa: BLE001 - a broken __str__ must not hide the error
+        return _cut(str(error), most)
+    except KeyboardInterrupt:
+        raise
+    except BaseException as second:  # noqa: BLE001 - a broken __str__ must not hide the error
         return f"(its text cannot be had: {type(second).__name__})"
 
 
 def _traceback_of(error: BaseException) -> str:
+    """As Python prints it, but each part cut before it is put together: Python would copy a huge text several times."""
+    return _cut("".join(_told(error, set())), _TRACEBACK_NBYTES)
+
+
+def _told(error: BaseException, seen: set[int]) -> Iterator[str]:
+    chain, joints = [error], [""]
+    seen.add(id(error))
+    while (link := _before(chain[-1])) is not None and id(link[0]) not in seen:
+        if len(chain) == _LINKS:
+            yield "... earlier exceptions are left out ...\n\n"
+            break
+        seen.add(id(link[0]))
+        chain.append(link[0])
+        joints.append(link[1])
+    # Each joint stands between an error and the later one.
+    for link_error, joint in zip(reversed(chain), reversed(joints), strict=True):
+        yield from _told_alone(link_error, seen)
+        yield joint
+
+
+def _before(error: BaseException) -> tuple[BaseException, str] | None:
+    if error.__cause__ is not None:
+        return error.__cause__, _CAUSE
+    if error.__context__ is not None and not error.__suppress_context__:
+        return error.__context__, _CONTEXT
+    return None
+
+
+def _told_alone(error: BaseException, seen: set[int]) -> Iterator[str]:
+    if error.__traceback__ is not None:
+        yield "Traceback (most recent call last):\n"
+        yield from _frames_of(error.__traceback__)
+    kind = type(error)
+    name = (
+        kind.__qualname__ if kind.__module__ in ("builtins", "__main__") else f"{kind.__module__}.{kind.__qualname__}"
+    )
+    text = _text_of(error, _LINK_NBYTES)
+    yield f"{_cut(name, _LINK_NBYTES)}: {text}\n" if text else f"{_cut(name, _LINK_NBYTES)}\n"
+    notes = getattr(error, "__notes__", None)
+    for note in islice(notes, _MEMBERS) if isinstance(notes, list) else ():
+        yield f"{_cut(note, _LINK_NBYTES)}\n" if isinstance(note, str) else ""
+    members = error.exceptions if isinstance(error, BaseExceptionGroup) else ()
+    for number, member in enumerate(members[:_MEMBERS]):
+        if id(member) not in seen:
+            told = _cut("".join(_told(member, seen)), _LINK_NBYTES)
+            yield f"  +---- {number + 1} of {len(members)} ----\n" + "".join(
+                f"  | {line}\n" for line in told.splitlines()
+            )
+
+
+def _frames_of(first: TracebackType) -> Iterator[str]:
     try:
-        return _cut("".join(traceback.format_exception(error)))
-    except Exception:  # noqa: BLE001 - see _text_of
-        frames = "".join(traceback.format_tb(error.__traceback__))
-        return _cut(f"Traceback (most recent call last):\n{frames}{type(error).__qualname__}\n")
+        count = sum(1 for _ in traceback.walk_tb(first))
+        yield from traceback.StackSummary.extract(traceback.walk_tb(first), limit=_FRAMES).format()
+        if count > 2 * _FRAMES:
+            yield f"  ... {count - 2 * _FRAMES} frames are left out ...\n"
+        if count > _FRAMES:
+            last = -min(count - _FRAMES, _FRAMES)
+            yield from traceback.StackSummary.extract(traceback.walk_tb(first), limit=last).format()
+    except Exception:  # noqa: BLE001 - a module's own loader is asked for its source; the error itself comes behind
+        yield "  (the frames cannot be had)\n"
+
+
+class _TooLarge(Exception):
+    """Not sent; the text goes instead."""
+
+
+class _SmallPickler(pickle.Pickler):
+    """Gives up at the first large part, before it is copied; names the classes of `__main__`, which the trainer has."""
+
+    names_main = False
+
+    def persistent_id(self, obj: Any) -> None:
+        nbytes = getattr(obj, "nbytes", 0)
+        if sys.getsizeof(obj) > _PICKLE_NBYTES or (isinstance(nbytes, int) and nbytes > _PICKLE_NBYTES):
+            raise _TooLarge
+
+    def reducer_override(self, obj: Any) -> Any:
+        if isinstance(obj, type) and obj.__module__ in ("__main__", "__mp_main__") and "<" not in obj.__qualname__:
+            self.names_main = True
+            return class_of_main, (obj.__qualname__,)
+        return NotImplemented
+
+
+def class_of_main(qualname: str) -> type:
+    """The class of that name in this process's ``__main__``."""
+    found: Any = sys.modules["__main__"]
+    for name in qualname.split("."):
+        found = getattr(found, name)
+    return found  # type: ignore[no-any-return] # a class was named
 
 
 def _pickle_of(error: BaseException) -> bytes | None:
+    out = io.BytesIO()
+    pickler = _SmallPickler(out, protocol=5)
     try:
-        data = pickle.dumps(error)
-    except Exception:  # noqa: BLE001 - the text goes instead
+        pickler.dump(error)
+        # Loaded here first: what its class does then, it should not do to the trainer.
+        whole = pickler.names_main or isinstance(pickle.loads(out.getvalue()), BaseException)  # noqa: S301 - just made
+    except KeyboardInterrupt:
+        raise
+    except BaseException:  # noqa: BLE001 - the text goes instead
         return None
-    # Loading happens in the trainer, where it may fail too: that is caught there. A huge one is not sent.
-    return data if len(data) <= MAX_TEXT else None
+    return out.getvalue() if whole and out.tell() <= _PICKLE_NBYTES else None
 
 
-def _cut(text: str) -> str:
-    if len(text) <= MAX_TEXT:
-        return text
-    half = MAX_TEXT // 2
-    return f"{text[:half]}\n... {len(text) - MAX_TEXT} characters left out ...\n{text[-half:]}"
+def _cut(text: str, most: int) -> str:
+    """``text`` as a plain str, without its middle where it would take more than ``most`` bytes."""
+    length = str.__len__(text)
+    start = str.__getitem__(text, slice(0, most))
+    if length <= most and len(start.encode("utf-8", "surrogatepass")) <= most:
+        return start
+    half = most // 2 - 40
+    head = start.encode("utf-8", "surrogatepass")[:half].decode("utf-8", "ignore")
+    tail = str.__getitem__(text, slice(max(0, length - half), length)).encode("utf-8", "surrogatepass")[-half:]
+    end = tail.decode("utf-8", "ignore")
+    return f"{head}\n... {length - len(head) - len(end):,} characters left out ...\n{end}"

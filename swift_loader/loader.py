@@ -201,6 +201,11 @@ class SwiftLoader:
         return self._config.worker_count
 
     @property
+    def worker_pids(self) -> list[int]:
+        """The processes that make batches now, for who wants to look at them; those that are replaced have others."""
+        return [] if self._runtime is None else self._runtime.worker_pids()
+
+    @property
     def sampler(self) -> EpochSetter:
         """What frameworks look for to call ``set_epoch`` on; there is nothing else to it."""
         return EpochSetter(self)
@@ -334,6 +339,8 @@ class SwiftLoader:
     def _refuse_closed(self) -> None:
         if self._closed:
             raise LoaderClosed("this loader was closed; make another one")
+        if self._runtime is not None and self._runtime.closed:
+            raise LoaderClosed(self._runtime.why_closed)
 
     def _started(self) -> Runtime:
         """The running loader; started by itself where there is no doubt which consumer this is."""

@@ -19,6 +19,7 @@ from collections import deque
 from pathlib import Path
 from time import perf_counter_ns
 from typing import TYPE_CHECKING, Any, Self
+from weakref import WeakSet
 
 from swift_loader import ranks
 from swift_loader.device.landing import Landing
@@ -26,6 +27,7 @@ from swift_loader.device.stage import Cargo, Stage, StageAhead
 from swift_loader.errors import ConfigError, DataError, LoaderClosed, SwiftLoaderError
 from swift_loader.plan.plan import EpochPlan, Plan
 from swift_loader.pool.dispatch import Delivery, Failed, Full
+from swift_loader.pool.failures import place_of
 from swift_loader.pool.inline import HeapMemory, InlinePool
 from swift_loader.pool.recipe import Recipe
 from swift_loader.position import Position, Setting, State
@@ -44,9 +46,27 @@ if TYPE_CHECKING:
 #: Of more ranks than this it is not looked at each whether they take as many steps.
 _MANY_RANKS = 4096
 
+_running: WeakSet[Runtime] = WeakSet()
+
+
+def _leave_to_the_parent() -> None:
+    """In a forked child: the threads that serve a loader are not here, and their locks may be closed for ever."""
+    for runtime in _running:
+        if not runtime.closed:
+            runtime.closed = True
+            runtime.why_closed = (
+                f"this loader runs in process {runtime.pid}, and this is {os.getpid()}, a child forked from it: "
+                "make another loader here"
+            )
+
+
+os.register_at_fork(after_in_child=_leave_to_the_parent)
+
 
 class Runtime:
     """A loader that was started: its pool, its stage, and where it is in the stream."""
+
+    why_closed = "this loader was closed; make another one"
 
     def __init__(self, recipe: Recipe, stage: Stage) -> None:
         config = recipe.config
@@ -89,6 +109,7 @@ class Runtime:
         except BaseException:
             self.close()
             raise
+        _running.add(self)
 
     def _open_files(self, config: LoaderConfig) -> None:
         log, consumer = config.log, self.consumer
@@ -139,7 +160,10 @@ class Runtime:
         if isinstance(delivery, Failed):
             raise self._pool.error_of(delivery)
         came = perf_counter_ns()
-        batch = self._land(delivery) if landing is None else landing.hand_out(delivery)
+        try:
+            batch = self._land(delivery) if landing is None else landing.hand_out(delivery)
+        except DataError as error:  # objects that could not be unpickled
+            raise DataError(f"{error} ({place_of(delivery, self.consumer)})") from error.__cause__
         ticket, parcel = delivery.ticket, delivery.parcel
         self._taken = (ticket.epoch, ticket.step, parcel.rows)
         if parcel.attachment is not None and parcel.attachment.skipped:
@@ -212,6 +236,9 @@ class Runtime:
         mask = plan.mask(epoch, self.consumer, step) if isinstance(plan, EpochPlan) else None
         return torch.ones(rows, dtype=torch.bool) if mask is None else torch.tensor(mask)
 
+    def worker_pids(self) -> list[int]:
+        return self._pool.worker_pids()
+
     def statistics(self) -> dict[str, float]:
         recorded = {} if self._recorder is None else self._recorder.statistics()
         return {**recorded, **self._pool.statistics(), "samples_skipped": self._skip_count, "epoch": self.epoch}
@@ -225,6 +252,7 @@ class Runtime:
         if self.closed:
             return
         self.closed = True
+        self.abandon()  # first: whatever interrupts what follows (a second Ctrl-C), all comes to its end by itself
         if self._agreement is not None:
             self._agreement.close()
         if self._landing is not None:
@@ -238,6 +266,7 @@ class Runtime:
             self._trace.close()
         if self._log is not None:
             self._log.close()
+        self._pool.tell_notes()  # last, since a user may have made warnings errors
 
     def __repr__(self) -> str:
         return f"consumer {self.consumer}, epoch {self.position.epoch}, step {self.position.step}"
@@ -304,11 +333,11 @@ def _pool_of_workers(recipe: Recipe) -> Pool:
         )
     # What these import is not there on other systems, where the rest of the package works.
     from swift_loader.engines.local import LocalEngine  # noqa: PLC0415
-    from swift_loader.pool.memory import default_budget  # noqa: PLC0415
+    from swift_loader.pool.memory import budget_of  # noqa: PLC0415
     from swift_loader.pool.pool import Pool  # noqa: PLC0415
 
     config = recipe.config
-    budget = config.memory_budget or default_budget(config.consumer_count)
+    budget = budget_of(config.memory_budget, config.consumer_count)
     return Pool(recipe, LocalEngine(recipe, config.start_method), budget)
 
 
@@ -340,7 +369,7 @@ class Epoch:
         if runtime.iteration != self._number:
             raise SwiftLoaderError("this iteration was left when another one began: only the newest goes on")
         if runtime.closed:
-            raise LoaderClosed("this loader was closed; make another one")
+            raise LoaderClosed(runtime.why_closed)
         self._left -= 1
         try:
             return runtime.next_batch(perf_counter_ns() - self._handed_ns)

@@ -16,6 +16,12 @@ from tests.leak_check import TEMP_PREFIX, Residue, leaks_since
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 
+def pytest_sessionstart(session: pytest.Session) -> None:
+    """Where several processes run tests, each knows its own children by its session."""
+    if "PYTEST_XDIST_WORKER" in os.environ:
+        os.setsid()
+
+
 @pytest.fixture(scope="session", autouse=True)
 def _own_temp_folder() -> Iterator[None]:
     """A temporary folder of the session's own: whatever a test leaves in it was left by us, or by a child of ours."""

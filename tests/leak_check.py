@@ -122,15 +122,22 @@ def _descends(pid: int, ancestor: int, parents: dict[int, int]) -> bool:
 
 
 def _is_orphan_of_ours(process: psutil.Process) -> bool:
-    """Whether a process carries our environment: a fork has the one we were started with, a command our TMPDIR."""
+    """Whether a process carries our environment: a command has our TMPDIR, a fork the whole of it."""
     try:
         environment = Path(f"/proc/{process.pid}/environ").read_bytes()
     except OSError:
         return False  # gone, or somebody else's
     mark = f"TMPDIR={tempfile.gettempdir()}\0".encode()
-    return environment == Path("/proc/self/environ").read_bytes() or (
-        TEMP_PREFIX.encode() in mark and mark in environment
-    )
+    if TEMP_PREFIX.encode() in mark and mark in environment:
+        return True
+    return environment == Path("/proc/self/environ").read_bytes() and _session(process.pid) == os.getsid(0)
+
+
+def _session(pid: int) -> int:
+    try:
+        return os.getsid(pid)
+    except ProcessLookupError:
+        return 0
 
 
 def _not_others(names: frozenset[str]) -> set[str]:

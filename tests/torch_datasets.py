@@ -8,6 +8,7 @@ import torch
 from torch.utils.data import Dataset, IterableDataset
 
 from tests.datasets import Numbers
+from tests.fault.augmented import Augmented
 
 
 class TorchNumbers(Dataset):
@@ -36,3 +37,8 @@ class TorchIterable(IterableDataset):
 class TorchWithoutLength(Dataset):
     def __getitem__(self, index: int) -> Any:
         return index
+
+
+class TorchAugmented(Augmented):
+    def __getitem__(self, index: int) -> Any:
+        return {**super().__getitem__(index), "rotated": torch.rand(2, dtype=torch.float64)}

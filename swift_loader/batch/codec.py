@@ -11,6 +11,7 @@ from __future__ import annotations
 import io
 import pickle
 import sys
+import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -18,9 +19,17 @@ from typing import Any
 import numpy as np
 
 from swift_loader.batch.layout import aligned
+from swift_loader.errors import DataError, FailureReport, class_of_main
 
 #: Buffers up to this size are copied along in the pickle: a view of its own would cost more than the copy.
 INLINE_NBYTES = 64 * 1024
+
+
+#: dill would open the file a second time, and make another lock.
+_NEVER_SENT = (
+    io.FileIO, io.BufferedReader, io.BufferedWriter, io.BufferedRandom, io.TextIOWrapper,
+    type(threading.Lock()), type(threading.RLock()),
+)  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,8 +78,19 @@ def encode(value: Any) -> Encoded:
 
 
 def decode(stream: bytes, buffers: Sequence[Any]) -> Any:
-    """The object again; large arrays and tensors are views of ``buffers``."""
-    return pickle.loads(stream, buffers=buffers)  # noqa: S301 - written by our own worker into anonymous memory
+    """The object again; large arrays and tensors are views of ``buffers``.
+
+    Raises:
+        DataError: if a class raises when an object of it is loaded.
+    """
+    try:
+        return pickle.loads(stream, buffers=buffers)  # noqa: S301 - written by our own worker into anonymous memory
+    except Exception as error:
+        report = FailureReport.of(error, "unpickle the batch")
+        raise DataError(
+            f"a batch was made and sent, but unpickling it raised {report.type_name}: {report.text}. What its objects "
+            "do when they are loaded runs in the training process; try pickle.loads(pickle.dumps(batch))"
+        ) from error
 
 
 def _with_dill(value: Any, keep_inline: Callable[[pickle.PickleBuffer], bool], first: Exception) -> io.BytesIO:
@@ -98,11 +118,13 @@ def _reduce(obj: Any) -> Any:
     if torch is not None and isinstance(obj, torch.Tensor):
         return _reduce_tensor(torch, obj)
     if isinstance(obj, type) and obj.__module__ in ("__main__", "__mp_main__") and "<locals>" not in obj.__qualname__:
-        return _main_class, (obj.__qualname__,)
+        return class_of_main, (obj.__qualname__,)
     return NotImplemented
 
 
 def _reduce_for_dill(obj: Any) -> Any:
+    if isinstance(obj, _NEVER_SENT):
+        raise TypeError(f"cannot send a {type(obj).__name__}: the trainer would get another one")
     return obj.__reduce_ex__(5) if type(obj) is np.ndarray else _reduce(obj)  # dill would keep arrays in the pickle
 
 
@@ -119,10 +141,3 @@ def _reduce_tensor(torch: Any, tensor: Any) -> tuple[Callable[..., Any], tuple[A
 def _tensor_of(flat: Any, dtype: str, shape: tuple[int, ...]) -> Any:
     torch = sys.modules["torch"]  # this runs in the trainer, which has it
     return torch.from_numpy(flat).view(getattr(torch, dtype)).reshape(shape)
-
-
-def _main_class(qualname: str) -> type:
-    found: Any = sys.modules["__main__"]
-    for name in qualname.split("."):
-        found = getattr(found, name)
-    return found  # type: ignore[no-any-return] # a class was named

@@ -268,6 +268,14 @@ def _refuse_many_dimensions(leaf: Any, path: str) -> None:
         raise Unbatchable(path, f"{leaf.ndim}-dimensional array, which leaves no dimension for the batch")
 
 
+def _refuse_without_bytes(leaf: Any, path: str) -> None:
+    """A subclass may be more than its bytes, such as a masked tensor, or have none."""
+    try:
+        _as_array(leaf)
+    except Exception as error:
+        raise Unbatchable(path, f"{type(leaf).__name__}, whose bytes cannot be had ({error})") from error
+
+
 def _tensor_column(leaf: Any, path: str) -> Column:
     name = str(leaf.dtype).removeprefix("torch.")
     if leaf.device.type != "cpu":
@@ -275,6 +283,8 @@ def _tensor_column(leaf: Any, path: str) -> Column:
     if str(leaf.layout) != "torch.strided" or leaf.is_quantized or leaf.is_nested:
         raise Unbatchable(path, f"{leaf.layout} tensor of {name}")
     _refuse_many_dimensions(leaf, path)
+    if type(leaf) is not sys.modules["torch"].Tensor:
+        _refuse_without_bytes(leaf, path)
     shape = tuple(leaf.shape)
     nbytes = leaf.numel() * leaf.element_size()
     if bits := _BITS_OF.get(name):

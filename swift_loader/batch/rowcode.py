@@ -31,6 +31,7 @@ NEVER = 1 << 62
 _FILL = """
 def fill(dataset, indices, watch):
     word, seq, cell, place, due_ns = watch.word, watch.seq, watch.cell, watch.place, watch.due_ns
+    passes = watch.passes
     slowest_ns = 0
     last_ns = clock()
     row = -1
@@ -40,7 +41,9 @@ def fill(dataset, indices, watch):
         cell[place] = index
         try:
             sample = dataset[index]
-        except Exception as error:
+        except passes:
+            raise
+        except BaseException as error:
             raise watch.failed(error, index) from error
         now_ns = clock()
         if now_ns - last_ns > slowest_ns:
@@ -71,8 +74,10 @@ class Watch:
     due_ns: int
     when_due: Callable[[], None]
     """Called once the clock is past ``due_ns``."""
-    failed: Callable[[Exception | None, int], Exception]
+    failed: Callable[[BaseException | None, int], Exception]
     """What to raise where a sample cannot be had; given None, where the batch is not wanted."""
+    passes: tuple[type[BaseException], ...] = ()
+    """What is not the dataset's to raise: it goes on as it is."""
     slowest_ns: int = 0
     slowest_index: int = -1
     odd: Any = None

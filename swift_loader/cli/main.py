@@ -19,7 +19,9 @@ class Command(NamedTuple):
 
 
 COMMANDS = {
+    "check": Command("swift_loader.cli.check", "find out what will go wrong with a dataset in workers"),
     "demo": Command("swift_loader.cli.demo", "train on two consumers and show who waited for whom"),
+    "doctor": Command("swift_loader.cli.doctor", "check this machine and say what to change"),
 }
 
 #: What the extra `cli` brings, by the name it is imported under.

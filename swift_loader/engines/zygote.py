@@ -7,10 +7,12 @@ five milliseconds.
     prepare (a payload) -> built, or failure    the dataset is built here, and shared by those who are forked
     fork (name, channel, lifeline) -> pid, and its pidfd
     status (pid) -> the exit status of a child that is gone
+    leave
 """
 
 from __future__ import annotations
 
+import contextlib
 import gc
 import importlib
 import os
@@ -20,28 +22,31 @@ from collections.abc import Callable
 from typing import Any
 
 from swift_loader.errors import FailureReport
-from swift_loader.pool import guard, messages, worker
+from swift_loader.pool import faultpoints, guard, messages, worker
 from swift_loader.pool.channel import SocketChannel
 from swift_loader.pool.payload import unpack
 from swift_loader.pool.recipe import Recipe
 
-PREPARE, FORK, STATUS, DONE, FAILED = range(1, 6)
+PREPARE, FORK, STATUS, LEAVE, DONE, FAILED, REFUSED = range(1, 8)
 
 
 def main(server_fd: int, lifeline_fd: int, modules: list[str]) -> None:
-    """Runs in the process that the trainer started for this."""
+    """Runs in the process that the trainer started for this, and that has armed its lifeline."""
     for module in modules:
         importlib.import_module(module)
     Zygote(SocketChannel(socket.socket(fileno=server_fd), blocking=True), lifeline_fd, None).serve()
+
+
+def main_forked(server: socket.socket, lifeline_fd: int, recipe: Recipe) -> None:
+    """Runs in a copy of the trainer."""
+    guard.arm(lifeline_fd, "swift-zygote")
+    Zygote(SocketChannel(server, blocking=True), lifeline_fd, recipe).serve()
 
 
 class Zygote:
     """Forks workers until the trainer goes."""
 
     def __init__(self, channel: SocketChannel, lifeline_fd: int, recipe: Recipe | None) -> None:
-        guard.die_with(lifeline_fd)
-        guard.leave_signals_to_the_trainer()
-        guard.set_name("swift-zygote")
         self._channel = channel
         self._lifeline_fd = lifeline_fd
         self._recipe = recipe
@@ -50,6 +55,7 @@ class Zygote:
 
     def serve(self) -> None:
         """Until the trainer closes its end."""
+        faultpoints.arm()
         answers: dict[int, Callable[[Any, list[int]], None]] = {
             PREPARE: self._prepare,
             FORK: self._fork,
@@ -61,6 +67,8 @@ class Zygote:
                 self._channel.close()
                 return
             datagram, fds = received
+            if datagram[0] == LEAVE:
+                return
             answers[datagram[0]](messages.read_pickled(datagram), fds)
 
     def _prepare(self, path: list[str], fds: list[int]) -> None:
@@ -79,7 +87,7 @@ class Zygote:
         try:
             pid = os.fork()
         except OSError as error:
-            self._answer(FAILED, FailureReport.of(error, "fork a worker"))
+            self._answer(REFUSED, error.errno)
             os.close(channel_fd)
             os.close(lifeline_fd)
             return
@@ -87,6 +95,8 @@ class Zygote:
             _become_worker(self, channel_fd, lifeline_fd, name)
         os.close(channel_fd)
         os.close(lifeline_fd)
+        with contextlib.suppress(OSError):  # it does so itself; whoever is told of it may rely on it at once
+            os.setpgid(pid, pid)
         # Not reaped before it is asked for, so the number cannot have been given to another process.
         pidfd = os.pidfd_open(pid)
         self._answer(DONE, pid, [pidfd])

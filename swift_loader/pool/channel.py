@@ -16,6 +16,7 @@ from collections.abc import Sequence
 from typing import Protocol
 
 from swift_loader.pool.brisk import Receiver
+from swift_loader.pool.memfile import memory_file
 
 #: The largest datagram, below the kernel's default for a socket's buffer. A larger message goes as a memory file.
 MAX_DATAGRAM = 128 * 1024
@@ -107,7 +108,7 @@ class SocketChannel:
         return datagram, _fds_in(ancillary), flags
 
     def _send_elsewhere(self, message: bytes, fds: Sequence[int]) -> bool:
-        fd = os.memfd_create("swift-message", os.MFD_CLOEXEC)
+        fd = memory_file("swift-message")
         try:
             with open(fd, "wb", closefd=False) as file:
                 file.write(message)

@@ -11,14 +11,16 @@ from __future__ import annotations
 import mmap
 import os
 
+from swift_loader.pool.memfile import memory_file
+
 #: More slots than a consumer could ever need; their words are 32 KB.
 MAX_SLOTS = 4096
 _CELL_WORDS = 8
 SEQ, ROW, INDEX, STAGE = range(4)
 
 #: Stages of a worker, as its cell tells them.
-STAGES = ("waits", "builds the dataset", "fetches", "collates", "encodes", "sends")
-WAITS, BUILDS, FETCHES, COLLATES, ENCODES, SENDS = range(6)
+STAGES = ("waits", "starts", "builds the dataset", "fetches", "collates", "encodes", "sends")
+WAITS, STARTS, BUILDS, FETCHES, COLLATES, ENCODES, SENDS = range(7)
 
 
 class Control:
@@ -34,9 +36,13 @@ class Control:
     @classmethod
     def create(cls, worker_count: int) -> Control:
         """A new page; owns its descriptor."""
-        fd = os.memfd_create("swift-control", os.MFD_CLOEXEC)
+        fd = memory_file("swift-control")
         os.ftruncate(fd, _nbytes(worker_count))
         return cls(fd, worker_count)
+
+    def hide_from_children(self) -> None:
+        """A child that this process forks has no view of the page, and cannot write to it."""
+        self._mapping.madvise(mmap.MADV_DONTFORK)
 
     def word(self, slot: int) -> memoryview:
         """The word of one slot, as a view of one element."""
@@ -79,6 +85,11 @@ class Cell:
         """The sample in hand."""
         index = int(self.words[INDEX])
         return index if index >= 0 and self.words[STAGE] >= FETCHES else None
+
+    @property
+    def can_be_asked(self) -> bool:
+        """Whether the worker has come so far that a question does not kill it."""
+        return bool(self.words[STAGE] != STARTS)
 
     @property
     def place(self) -> tuple[int, ...]:

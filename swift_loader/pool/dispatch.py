@@ -16,23 +16,26 @@ import heapq
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import islice
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 from swift_loader.errors import FailureReport
 from swift_loader.pool.ledger import Ledger
 from swift_loader.pool.line import Line
 from swift_loader.pool.merge import AsTheyCome, InOrder, Merge
-from swift_loader.pool.messages import Order, Parcel
+from swift_loader.pool.messages import Caution, Order, Parcel
 from swift_loader.position import Position
 
 if TYPE_CHECKING:
     from swift_loader.plan.plan import Plan
+    from swift_loader.pool.death import Death
     from swift_loader.pool.recipe import Recipe
 
 
 #: Orders that one worker is given at a time: more would hand it a whole run of steps, which the others' must wait for.
 _BURST = 12
-#: A ticket that has killed so many times `max_attempts` workers is given up, whichever of its samples they died at.
+#: A ticket at which so many times `max_attempts` workers have died is given up, whichever of its samples they were at,
+#: and whoever has killed them.
 _MOST_DEATHS = 4
 #: One worker runs ahead by no more memory than this, or two batches: each new slot costs what several batches cost, and
 #: while one worker makes a slot, the others would run ahead and make more of them.
@@ -83,8 +86,10 @@ class Dispatch:
         self._slot_words = slot_words
         self._merge: Merge[Delivery] = InOrder() if recipe.config.in_order else AsTheyCome()
         self._redo: list[Ticket] = []
-        self._deaths: dict[int, Counter[int | None]] = {}
-        """For each ticket, the samples at which workers died."""
+        self._deaths: dict[int, Counter[tuple[int | None, bool]]] = {}
+        """For each ticket, the samples at which workers died, and whether they were killed from outside."""
+        self._left_out: dict[int, FailureReport] = {}
+        """Samples that have killed too many, with ``on_error="skip"``; they are not tried again."""
         self._next = Ticket(1, 0, 0)
         self._steps = 0
         self._given: frozenset[int] = frozenset()
@@ -145,22 +150,26 @@ class Dispatch:
         self._ledger.given_back(order.slot)
         if not valid or report is None:
             return []
+        self._deaths.pop(seq, None)
         ticket = Ticket(order.seq, order.epoch, order.step)
         return self._merged(order.seq, Failed(ticket, report, line), line)
 
-    def died(self, line: Line) -> Ticket | None:
+    def died(self, line: Line, death: Death) -> Ticket | None:
         """The worker is gone; its tickets are to be made again. Gives back the one that has killed too many."""
-        guilty = line.in_hand()
+        guilty = None if death.is_expected else line.in_hand()
         poison = None
         for order in line.outstanding.values():
             if self._is_valid(order):
                 ticket = Ticket(order.seq, order.epoch, order.step)
-                if order is guilty and self._is_poison(ticket, line.cell.index):
+                if order is guilty and self._is_poison(ticket, death):
                     poison = ticket
                 else:
                     heapq.heappush(self._redo, ticket)
             self._slot_words[order.slot] = 0
-            self._ledger.given_back(order.slot)
+            if death.lingers:
+                self._ledger.lost(order.slot)
+            else:
+                self._ledger.given_back(order.slot)
         line.outstanding.clear()
         return poison
 
@@ -254,16 +263,44 @@ class Dispatch:
         line.known.add(slot)
         line.outstanding[ticket.seq] = order
         self._slot_words[slot] = ticket.seq
+        if self._deaths or self._left_out:
+            self._caution(ticket, line)
         return order
+
+    def _caution(self, ticket: Ticket, line: Line) -> None:
+        """Has the worker know which samples to leave out, and be careful with a ticket at which another one died."""
+        if self._config.on_error != "skip":
+            return
+        is_careful = ticket.seq in self._deaths
+        if is_careful or line.told_count < len(self._left_out):
+            news = dict(islice(self._left_out.items(), line.told_count, None))
+            line.cautions.append(Caution(ticket.seq if is_careful else 0, news))
+            line.told_count = len(self._left_out)
 
     def _is_valid(self, order: Order) -> bool:
         return bool(self._slot_words[order.slot] == order.seq)
 
-    def _is_poison(self, ticket: Ticket, index: int | None) -> bool:
+    def _is_poison(self, ticket: Ticket, death: Death) -> bool:
+        """Counts a death; says whether the ticket is given up for it. A sample may be left out instead."""
+        skips, index, most = self._config.on_error == "skip", death.index, self._config.max_attempts
+        is_first = ticket.seq not in self._deaths
         deaths = self._deaths.setdefault(ticket.seq, Counter())
-        deaths[index] += 1
-        # A sample that kills does it each time. Whoever kills workers from outside hits another sample each time.
-        return deaths[index] >= self._config.max_attempts or deaths.total() >= _MOST_DEATHS * self._config.max_attempts
+        if skips and is_first and (index is None or self._config.worker_threads > 1):
+            # Any of several samples may be guilty. From now on it is made with care: one sample after the other.
+            deaths[None, True] += 1
+            return False
+        deaths[index, death.is_from_outside] += 1
+        # A sample that kills does it each time. Whoever kills workers from outside hits another sample each time, or,
+        # where workers are killed faster than they start, again and again the first one.
+        is_held_against = deaths[index, False] >= most
+        if not is_held_against and deaths.total() < _MOST_DEATHS * most:
+            return False
+        if not skips or index is None or deaths[index, False] + deaths[index, True] < most:
+            return True
+        self._left_out[index] = death.poisoned(deaths[index, False] + deaths[index, True])
+        for key in ((index, False), (index, True)):
+            del deaths[key]
+        return False
 
     def _merged(self, seq: int, delivery: Delivery, line: Line) -> list[Delivery]:
         line.unmerged += 1

@@ -9,7 +9,6 @@ One lock guards the dispatch, the ledger and the slots; nothing is sent, mapped,
 
 from __future__ import annotations
 
-import resource
 import threading
 from collections.abc import Callable, Sequence
 from queue import Empty, SimpleQueue
@@ -18,14 +17,15 @@ from typing import TYPE_CHECKING, TypeAlias
 from swift_loader.batch.layout import BatchSpec
 from swift_loader.errors import FailureReport, LayoutError, LoaderClosed
 from swift_loader.pool import messages
-from swift_loader.pool.control import MAX_SLOTS
 from swift_loader.pool.dispatch import Delivery, Dispatch, Full
 from swift_loader.pool.lease import Copies, Lease, Returns
 from swift_loader.pool.ledger import Holder, Ledger
-from swift_loader.pool.slot import Slot
+from swift_loader.pool.memory import LEFT_NBYTES, free_nbytes
+from swift_loader.pool.slot import SMALL_NBYTES, Slot
 
 if TYPE_CHECKING:
     from swift_loader.plan.plan import Plan
+    from swift_loader.pool.death import Death
     from swift_loader.pool.line import Line
     from swift_loader.pool.messages import Parcel
     from swift_loader.pool.recipe import Recipe
@@ -34,6 +34,8 @@ if TYPE_CHECKING:
     _Ready: TypeAlias = Delivery | BaseException
 
 _KNOWN_SPECS = 256
+#: One that is handed out, one that the user still holds.
+_SLOTS_BESIDE_WORKERS = 2
 
 
 class Exchange:
@@ -43,6 +45,7 @@ class Exchange:
         self,
         recipe: Recipe,
         memory_budget: int,
+        most_slots: int,
         lines: Sequence[Line],
         slot_words: memoryview,
         ring: Callable[[Line], None],
@@ -56,8 +59,10 @@ class Exchange:
         self._slot_words = slot_words
         self._ring_line = ring
         self._lock = threading.RLock()  # reentrant for `is_entered`, and for a signal handler that looks at statistics
-        self._ledger = Ledger(memory_budget, MAX_SLOTS)
-        self._most_busy = _most_slots_to_hold()
+        self._memory_budget = memory_budget
+        self._ledger = Ledger(memory_budget, most_slots)
+        # With more in use, batches are copied out: a user who keeps many would else take all descriptors.
+        self._most_busy = most_slots // 2
         self._slots: dict[int, Slot] = {}
         self._specs: dict[BatchSpec, BatchSpec] = {}
         self._ready: SimpleQueue[_Ready] = SimpleQueue()
@@ -138,6 +143,18 @@ class Exchange:
                     self._ledger.thrown_away(delivery.parcel.slot)
             return self._first_valid
 
+    def told_few_slots(self) -> str | None:
+        """What to tell the user, now that a first batch has come, if memory is too short to keep all workers busy."""
+        size, workers = 0 if self._dispatch is None else self._dispatch.largest_slot, len(self._lines)
+        fitting = self._ledger.budget // size if size else workers + _SLOTS_BESIDE_WORKERS
+        if fitting >= workers + _SLOTS_BESIDE_WORKERS:
+            return None
+        return (
+            f"memory for {fitting} batches of {size:,} bytes is all that there is (memory_budget is "
+            f"{self._ledger.budget:,}), and {workers} workers want {workers + _SLOTS_BESIDE_WORKERS}: some will wait. "
+            "Take fewer workers or a smaller batch_size, or give the job more memory"
+        )
+
     def statistics(self) -> dict[str, float]:
         """Slots, counted."""
         with self._lock:
@@ -165,11 +182,14 @@ class Exchange:
     def came(self, line: Line, parcels: list[Parcel], fds: list[int], now_ns: int) -> None:
         """Parcels have come; only one that comes alone brings a slot."""
         new_slot = Slot.map(fds[0]) if fds else None
+        free = free_nbytes() if new_slot is not None and new_slot.nbytes >= SMALL_NBYTES else None
         # Kept until the lock is free again: unmapping memory, and unlocking it for a device, takes milliseconds.
         replaced: Slot | None = None
         with self._lock:
             if new_slot is not None:
                 replaced = self._replace(parcels[0].slot, new_slot, line)
+            if free is not None:
+                self._fit_budget(free)
             for parcel in parcels:
                 self._deliver(self._filled(line, parcel, now_ns), line)
         del replaced
@@ -181,15 +201,22 @@ class Exchange:
             if self._known.wants_slot:
                 self._ring_the_hungry()
 
-    def gone(self, line: Line, poisoned: Callable[[int], FailureReport]) -> None:
+    def gone(self, line: Line, death: Death) -> None:
         """A worker is gone: its tickets are made again, but for one that has killed too many."""
         if self._dispatch is None:
             return
+        lost: list[Slot | None] = []  # unmapped when the lock is free again
         with self._lock:
-            poison = self._dispatch.died(line)
+            if death.lingers:
+                lost += [self._slots.pop(order.slot, None) for order in line.outstanding.values()]
+            poison = self._dispatch.died(line, death)
             if poison is not None:
-                self._deliver(self._dispatch.failed(poison, poisoned(self._dispatch.death_count(poison)), line), line)
+                report = death.poisoned(self._dispatch.death_count(poison))
+                self._deliver(self._dispatch.failed(poison, report, line), line)
             self._ring_the_hungry()
+        for slot in lost:
+            if slot is not None:
+                slot.close()
 
     def fail(self, error: BaseException) -> None:
         """The consumer is told at its next call."""
@@ -210,6 +237,11 @@ class Exchange:
     def _known(self) -> Dispatch:
         assert self._dispatch is not None
         return self._dispatch
+
+    def _fit_budget(self, free: int) -> None:
+        """Has no more slots made than there is memory for: workers and others have taken their own since the start."""
+        made = sum(slot.nbytes for slot in self._slots.values())
+        self._ledger.budget = min(self._memory_budget, made + max(0, free - LEFT_NBYTES))
 
     def _filled(self, line: Line, parcel: Parcel, now_ns: int) -> list[Delivery]:
         attached = parcel.attachment
@@ -269,9 +301,3 @@ class Exchange:
         if len(self._specs) >= _KNOWN_SPECS:
             self._specs.clear()
         return self._specs.setdefault(spec, spec)
-
-
-def _most_slots_to_hold() -> int:
-    """With more slots than this in use, batches are copied out: a mapped slot takes two descriptors."""
-    limit, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
-    return MAX_SLOTS // 2 if limit == resource.RLIM_INFINITY else min(MAX_SLOTS // 2, limit // 4)

@@ -5,21 +5,26 @@ from __future__ import annotations
 import signal
 
 from swift_loader.errors import ConfigError, DataError, FailureReport, SwiftLoaderError, WorkerStartFailed
-from swift_loader.pool.dispatch import Failed
+from swift_loader.pool.dispatch import Delivery, Failed
 
 
 def error_of(failed: Failed, consumer: int) -> SwiftLoaderError:
     """What to raise for a ticket that could not be made."""
-    report, ticket = failed.report, failed.ticket
-    where = f"consumer {consumer}, worker {failed.line.number}, epoch {ticket.epoch}, step {ticket.step}"
+    report, where = failed.report, place_of(failed, consumer)
     cause = report.exception()
-    if isinstance(cause, SwiftLoaderError):
+    if isinstance(cause, SwiftLoaderError) and type(cause).__module__ == SwiftLoaderError.__module__:
         error = type(cause)(f"{cause} ({where})")
     else:
         sample = "" if report.index is None else f" of sample {report.index}"
         error = DataError(f"{report.stage}{sample} raised {report.type_name}: {report.text} ({where})")
     error.__cause__ = cause
     return error
+
+
+def place_of(delivery: Delivery, consumer: int) -> str:
+    """Where in the job a delivery belongs, in words."""
+    ticket = delivery.ticket
+    return f"consumer {consumer}, worker {delivery.line.number}, epoch {ticket.epoch}, step {ticket.step}"
 
 
 def start_error(name: str, report: FailureReport) -> SwiftLoaderError:
@@ -38,4 +43,7 @@ def ending(status: int | None) -> str:
         return "ended"
     if status >= 0:
         return f"exited with code {status}"
-    return f"was killed by {signal.Signals(-status).name}"
+    try:
+        return f"was killed by {signal.Signals(-status).name}"
+    except ValueError:  # one of the real-time signals, of which only the first and the last have names
+        return f"was killed by signal {-status}"

@@ -6,12 +6,12 @@ done with the samples.
 
 from __future__ import annotations
 
-import contextlib
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from time import perf_counter_ns
 from typing import TYPE_CHECKING, Any
 
+from swift_loader.batch.finite import refuse_what_is_not_finite
 from swift_loader.batch.rowcode import NEVER, Watch
 from swift_loader.config import LoaderConfig
 from swift_loader.errors import FailureReport
@@ -64,8 +64,18 @@ def _nothing() -> None:
     pass
 
 
-def _why_not(error: Exception | None, index: int) -> Exception:
-    return TakenBack() if error is None else MakeFailed(FailureReport.of(error, "fetch", index))
+def whole_batches_of(dataset: Any) -> Callable[[list[int]], Any] | None:
+    """The dataset's ``__getitems__``, unless a class further down has its own way to a single sample.
+
+    torch's loader takes ``__getitems__`` wherever it finds one: what a subclass or a wrapper does to each sample is
+    then left out without a word.
+    """
+    for home in (dataset, *type(dataset).__mro__):
+        if getattr(home, "__dict__", {}).get("__getitems__") is not None:
+            return dataset.__getitems__  # type: ignore[no-any-return] # just found
+        if home is not dataset and "__getitem__" in vars(home):
+            break
+    return None
 
 
 class Fetcher:
@@ -76,10 +86,15 @@ class Fetcher:
         self._info = info
         self._cell = cell
         self._attempts = config.retries + 1
+        # In a worker only the end of the process passes; where there is none, so does the user's Ctrl-C.
+        self._passes = (SystemExit,) if config.worker_count else (SystemExit, KeyboardInterrupt)
+        self._checks = config.check_finite
+        self.sample_count: int | None = None
+        """What ``len()`` said, where that is known."""
         self._skips = config.on_error == "skip"
         self._seeds_samples = config.random_per == "sample"
         self._crew = Crew(config.worker_threads, self._in_thread) if config.worker_threads > 1 else None
-        self._is_plain = self._attempts == 1 and not self._skips and not self._seeds_samples
+        self._is_plain = not (self._attempts > 1 or self._skips or self._seeds_samples or self._checks)
         self._is_quick = False
         self._fetch_share = 0.0
         self._untimed = 0
@@ -92,9 +107,12 @@ class Fetcher:
         self.slowest_ns = 0
         self.slowest_index = -1
         self.skipped: list[tuple[int, FailureReport]] = []
-        # As torch's loader does. Not where single samples are to be seeded, retried or left out.
-        whole = self._is_plain and self._crew is None
-        self._fetch_all: Callable[[list[int]], Any] | None = getattr(dataset, "__getitems__", None) if whole else None
+        self.left_out: dict[int, FailureReport] = {}
+        """Samples that are not asked for, since they have killed workers; only with ``on_error="skip"``."""
+        self.careful = False
+        """One of the batch's samples has killed a worker: each is fetched alone, so that the cell tells which."""
+        # As torch's loader does. Not where single samples are to be seeded, retried, looked at or left out.
+        self._fetch_all = whole_batches_of(dataset) if self._is_plain and self._crew is None else None
 
     def begin(self, epoch: int, step: int) -> None:
         """Forgets the batch before and seeds the generators for this one."""
@@ -118,9 +136,13 @@ class Fetcher:
         """
         if self._fetch_all is not None:
             return self._whole(indices, wanted)
-        if self._crew is not None:
+        if self._crew is not None and not self.careful:
             return self._by_crew(indices, wanted, self._crew)
         return self._one_by_one(indices, wanted)
+
+    def takes_singly(self, indices: list[int]) -> bool:
+        """Whether these may not be asked for as a whole."""
+        return self.careful or not self.left_out.keys().isdisjoint(indices)
 
     @property
     def is_quick(self) -> bool:
@@ -134,7 +156,7 @@ class Fetcher:
         whose samples were timed apart.
         """
         words = self._cell.words
-        watch = Watch(wanted.word, wanted.seq, words, INDEX, self.due_ns, self.when_due, _why_not)
+        watch = Watch(wanted.word, wanted.seq, words, INDEX, self.due_ns, self.when_due, self._failed, self._passes)
         started = perf_counter_ns()
         count = fill(self._dataset, indices, watch)
         passed_ns = perf_counter_ns() - started
@@ -149,8 +171,10 @@ class Fetcher:
         begun = perf_counter_ns()
         try:
             return action()
-        except Exception as error:
-            raise MakeFailed(FailureReport.of(error, "fetch", index)) from error
+        except self._passes:
+            raise
+        except BaseException as error:
+            raise MakeFailed(self._report(error, index)) from error
         finally:
             self._took(perf_counter_ns() - begun, -1 if index is None else index)
 
@@ -161,7 +185,7 @@ class Fetcher:
 
     def _one_by_one(self, indices: list[int], wanted: Wanted) -> Iterator[Any]:
         dataset, cell, word, seq = self._dataset, self._cell.words, wanted.word, wanted.seq
-        plain = self._is_plain
+        plain, passes = self._is_plain, self._passes
         started = perf_counter_ns()
         fetch_ns, slowest_ns = self.fetch_ns, self.slowest_ns
         due_ns = self.due_ns
@@ -177,8 +201,10 @@ class Fetcher:
             if plain:
                 try:
                     sample = dataset[index]
-                except Exception as error:
-                    raise MakeFailed(FailureReport.of(error, "fetch", index)) from error
+                except passes:
+                    raise
+                except BaseException as error:
+                    raise self._failed(error, index) from error
             else:
                 sample = self._patiently(index)
             took = perf_counter_ns() - begun
@@ -199,7 +225,6 @@ class Fetcher:
     def _whole(self, indices: list[int], wanted: Wanted) -> Iterator[Any]:
         if not wanted:
             raise TakenBack
-        self._cell.at(0, indices[0])
         fetch_all = self._fetch_all
         assert fetch_all is not None
         samples = self.timed(lambda: list(fetch_all(indices)), None)
@@ -231,22 +256,41 @@ class Fetcher:
 
     def _patiently(self, index: int) -> Any:
         """One sample, seeded, with its retries; why not, where it is left out."""
-        for _ in range(self._attempts - 1):
-            with contextlib.suppress(Exception):
+        if index in self.left_out:
+            return _Skipped(self.left_out[index])
+        for left in reversed(range(self._attempts)):
+            try:
                 return self._once(index)
-        try:
-            return self._once(index)
-        except Exception as error:
-            report = FailureReport.of(error, "fetch", index)
-            if self._skips:
-                return _Skipped(report)
-            raise MakeFailed(report) from error
+            except self._passes:
+                raise
+            except BaseException as error:
+                if left:
+                    continue
+                report = self._report(error, index)
+                if self._skips:
+                    return _Skipped(report)
+                raise MakeFailed(report) from error
+        raise AssertionError("the last attempt returns or raises")
 
     def _once(self, index: int) -> Any:
         self._info.turn_to_sample(index)
         if self._seeds_samples and self._crew is None:
             self._info.seed_generators(index)
-        return self._dataset[index]
+        sample = self._dataset[index]
+        if self._checks:
+            refuse_what_is_not_finite(sample, index)
+        return sample
+
+    def _failed(self, error: BaseException | None, index: int) -> Exception:
+        return TakenBack() if error is None else MakeFailed(self._report(error, index))
+
+    def _report(self, error: BaseException, index: int | None) -> FailureReport:
+        report = FailureReport.of(error, "fetch", index)
+        if isinstance(error, IndexError) and index is not None and self.sample_count is not None:
+            should = "should be there" if index < self.sample_count else "was asked for by the plan"
+            told = f"{report.text} (len() was {self.sample_count}, so sample {index} {should})"
+            report = replace(report, text=told)
+        return report
 
     def _took(self, nanoseconds: int, index: int) -> None:
         self.fetch_ns += nanoseconds

@@ -11,12 +11,16 @@ import fcntl
 import os
 import select
 import signal
+from pathlib import Path
 
 _M_TRIM_THRESHOLD, _M_TOP_PAD, _M_MMAP_THRESHOLD = -1, -2, -3
 _KEEP_NBYTES = 1 << 30
 #: The largest that glibc takes.
 _MMAP_NBYTES = 32 << 20
 _PR_SET_NAME = 15
+#: Of at most 1000; a trainer has 0.
+_OOM_SCORE = 500
+_STANDARD_ERROR = 2
 
 #: Set before a worker's interpreter starts, since the libraries look only once. Many workers with many threads each
 #: fight for the cores; a dataset that wants more asks for it in ``worker_init``.
@@ -34,20 +38,26 @@ THREAD_CAPS = dict.fromkeys(
 
 
 def arm(lifeline: int, name: str) -> None:
-    """Makes this process a good worker. ``lifeline`` is the read end of a pipe that only the trainer holds open."""
+    """Makes this process a good worker. ``lifeline`` is the read end of a pipe that only the trainer can write to."""
     die_with(lifeline)
+    have_standard_streams()
     leave_signals_to_the_trainer()
     keep_memory_warm()
+    be_the_first_to_go()
     set_name(name)
 
 
 def die_with(lifeline: int) -> None:
     """Has the kernel kill this process when the last write end of the pipe closes, whatever it is doing then.
 
+    With it goes its process group: all that the dataset has started, however deep, and that did not leave the group.
+
     Neither a watching thread (it needs the interpreter lock, which a long C call holds) nor the parent-death signal
     (our parent is the fork server, or a thread of it) would do.
     """
-    fcntl.fcntl(lifeline, fcntl.F_SETOWN, os.getpid())
+    if os.getpgrp() != os.getpid():
+        os.setpgid(0, 0)
+    fcntl.fcntl(lifeline, fcntl.F_SETOWN, -os.getpid())
     fcntl.fcntl(lifeline, fcntl.F_SETSIG, signal.SIGKILL)
     flags = fcntl.fcntl(lifeline, fcntl.F_GETFL)
     fcntl.fcntl(lifeline, fcntl.F_SETFL, flags | os.O_ASYNC | os.O_NONBLOCK)
@@ -57,14 +67,27 @@ def die_with(lifeline: int) -> None:
         os._exit(1)
 
 
-def leave_signals_to_the_trainer() -> None:
-    """Ctrl-C and a job's SIGTERM reach the whole group; only the trainer decides what they mean.
+def have_standard_streams() -> None:
+    """Opens the null device where the process was started without standard input, output or error.
 
-    Handlers that do nothing, instead of ignoring: programs that the dataset starts get the default back.
+    Else the next file has that number, and a library that complains to standard error writes into a batch.
+    """
+    while (fd := os.open(os.devnull, os.O_RDWR)) <= _STANDARD_ERROR:
+        os.set_inheritable(fd, True)  # noqa: FBT003 - the system's own signature
+    os.close(fd)
+
+
+def leave_signals_to_the_trainer() -> None:
+    """Ctrl-C and a job's SIGTERM may be sent to every process there is; only the trainer decides what they mean.
+
+    Handlers that do nothing, instead of ignoring: programs that the dataset starts get the default back. That a trainer
+    ignores the ends of its children, or blocks signals, is its own business too.
     """
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, _do_nothing)
         signal.siginterrupt(number, False)  # noqa: FBT003 - the system's own signature
+    signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+    signal.pthread_sigmask(signal.SIG_SETMASK, ())
 
 
 def keep_memory_warm() -> None:
@@ -77,6 +100,14 @@ def keep_memory_warm() -> None:
         mallopt(_M_MMAP_THRESHOLD, _MMAP_NBYTES)
         mallopt(_M_TRIM_THRESHOLD, _KEEP_NBYTES)
         mallopt(_M_TOP_PAD, 1 << 20)
+
+
+def be_the_first_to_go() -> None:
+    """Where memory is short, the kernel is to kill a worker, which is replaced, rather than the trainer."""
+    with contextlib.suppress(OSError), Path("/proc/self/oom_score_adj").open("r+", encoding="ascii") as file:
+        adjusted = max(int(file.read()), _OOM_SCORE)
+        file.seek(0)
+        file.write(str(adjusted))
 
 
 def set_name(name: str) -> None:

@@ -20,7 +20,7 @@ from swift_loader.pool.failures import error_of, start_error
 from swift_loader.pool.fetch import MakeFailed, Wanted
 from swift_loader.pool.info import WorkerInfo, set_worker_info
 from swift_loader.pool.line import Line
-from swift_loader.pool.maker import BatchMaker, Made
+from swift_loader.pool.maker import BatchMaker, Made, refuse_too_large
 from swift_loader.pool.messages import Attachment, Parcel
 from swift_loader.pool.recipe import Recipe, checked_length
 from swift_loader.position import Position
@@ -90,7 +90,7 @@ class InlinePool:
         self._seq += 1
         ticket = Ticket(self._seq, self._at.epoch, self._at.step)
         self._at.took(ticket.step, self._plan.step_count(ticket.epoch, self._recipe.consumer))
-        berth = _HeapBerth()
+        berth = _HeapBerth(self._recipe.config.max_batch_nbytes)
         try:
             made = self._as_worker(lambda: self._make(ticket, berth))
         except MakeFailed as failed:
@@ -124,9 +124,16 @@ class InlinePool:
         """The consumer is told at its next call."""
         self._fatal = error
 
+    def worker_pids(self) -> list[int]:
+        """There are none."""
+        return []
+
     def statistics(self) -> dict[str, float]:
         """What is worth counting."""
         return {}
+
+    def tell_notes(self) -> None:
+        """There is nobody to tell of."""
 
     def abandon(self) -> None:
         """There is nothing to end."""
@@ -162,13 +169,17 @@ class InlinePool:
 class _HeapBerth:
     """Memory that is as large as the batch turns out to be."""
 
-    def __init__(self) -> None:
+    def __init__(self, most_nbytes: int | None) -> None:
         self._memory = HeapMemory(0)
+        self._most_nbytes = most_nbytes
         self.wanted = Wanted([0], 0)
         self.following: int | None = None
+        self.careful = False
 
     def room(self, nbytes: int, keep: int = 0) -> HeapMemory:
         if self._memory.nbytes < nbytes:
+            if self._most_nbytes is not None:
+                refuse_too_large(nbytes, self._most_nbytes)
             larger = HeapMemory(nbytes)
             larger.memory[:keep] = self._memory.memory[:keep]
             self._memory = larger

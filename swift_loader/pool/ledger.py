@@ -1,7 +1,7 @@
 """Who holds each slot. Pure: events in, answers out.
 
-A slot is held by exactly one of: the ledger (free), a worker (ordered), the pool (full), a batch (leased). It moves
-only by the four events below; a move that is none of them is a bug of ours and raises at once.
+A slot is held by exactly one of: the ledger (free), a worker (ordered), the pool (full), a batch (leased), or nobody
+any more (lost). It moves only by the events below; a move that is none of them is a bug of ours and raises at once.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ class Holder(Enum):
     WORKER = "ordered"
     POOL = "full"
     BATCH = "leased"
+    NOBODY = "lost"
 
 
 class LedgerError(AssertionError):
@@ -38,11 +39,13 @@ class Ledger:
     """The slots of one consumer."""
 
     def __init__(self, budget_nbytes: int, max_slots: int) -> None:
-        self._budget = budget_nbytes
+        self.budget = budget_nbytes
+        """What all slots may take."""
         self._max_slots = max_slots
         self._entries: dict[int, _Entry] = {}
         self._free: list[int] = []
         self._nbytes = 0
+        self._lost = 0
 
     def take(self, room: int, known: Container[int]) -> int | None:
         """A slot for a new order, the one used last first; None if there is none and the budget allows no other.
@@ -99,6 +102,12 @@ class Ledger:
         """A full slot that nobody wants any more."""
         self._set_free(slot, self._held(slot, Holder.POOL))
 
+    def lost(self, slot: int) -> None:
+        """Its worker was given up and may still write into it: nobody has it again. Its room is given to others."""
+        entry = self._moved(slot, Holder.WORKER, Holder.NOBODY)
+        self._nbytes -= entry.nbytes
+        self._lost += 1
+
     def held_by(self, holder: Holder) -> int:
         """How many slots somebody holds."""
         return sum(entry.holder is holder for entry in self._entries.values())
@@ -113,11 +122,6 @@ class Ledger:
         """The size of all slots."""
         return self._nbytes
 
-    @property
-    def budget(self) -> int:
-        """What they may take."""
-        return self._budget
-
     def _add(self, room: int) -> int | None:
         if not self._may_add(room):
             return None
@@ -128,7 +132,7 @@ class Ledger:
 
     def _may_add(self, room: int) -> bool:
         count = len(self._entries)
-        return count < self._max_slots and (count == 0 or self._nbytes + room <= self._budget)
+        return count < self._max_slots and (count == self._lost or self._nbytes + room <= self.budget)
 
     def _moved(self, slot: int, source: Holder, target: Holder) -> _Entry:
         entry = self._held(slot, source)

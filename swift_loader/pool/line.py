@@ -6,14 +6,15 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from swift_loader.pool import messages
-from swift_loader.pool.policy import Event, Instruction, Policy
+from swift_loader.pool.control import STARTS
+from swift_loader.pool.policy import Event, Instruction, Policy, State
 from swift_loader.pool.stacks import Stacks
 
 if TYPE_CHECKING:
     from swift_loader.batch.layout import BatchSpec
     from swift_loader.pool.channel import Channel
     from swift_loader.pool.control import Cell
-    from swift_loader.pool.messages import Order
+    from swift_loader.pool.messages import Caution, Order
     from swift_loader.pool.process import Process
 
 #: Orders wait in a worker's channel for about this long, so that it has work while the consumer's Python is busy.
@@ -50,25 +51,53 @@ class Line:
         """It could have taken an order and got none."""
         self.known: set[int] = set()
         """Slots that the worker has mapped."""
+        self.cautions: list[Caution] = []
+        """To be said before the next orders."""
+        self.told_count = 0
+        """So many of the samples that are left out the worker was told of."""
         self.specs: dict[int, BatchSpec] = {}
+        self.refused = 0
+        """How often in a row the system has refused its worker a process."""
         self.killed_for = ""
         """Why we killed the worker, if it was us."""
         self._batch_ns = 0.0
 
+    def prepare(self) -> None:
+        """A worker is about to be started for this line: what the cell says of the one before is over."""
+        self.cell.enter(STARTS)
+
     def connect(self, process: Process, channel: Channel) -> None:
         """A worker was started for this line."""
         self.process, self.channel = process, channel
+        self.refused = 0
         self.greeted = False
         self.policy.happened(Event.LAUNCHED)
         self.known.clear()
         self.specs.clear()
+        self.cautions.clear()
+        self.told_count = 0
         self.killed_for = self.last_stack = ""
         self.was_asked = False
 
     def greet(self) -> None:
         """The worker has built its dataset."""
-        self.greeted = True
         self.policy.happened(Event.GREETED)
+        self.greeted = self.policy.state is State.SERVING  # not if it was killed meanwhile
+
+    def takes_leave(self) -> None:
+        """The worker has said that it leaves: it is asked for nothing more."""
+        self.greeted = False
+        self.policy.happened(Event.LEAVES)
+
+    def let_go(self) -> Process:
+        """Forgets a worker that cannot be ended; gives it back."""
+        process = self.process
+        assert process is not None
+        self.process = None
+        if self.channel is not None:
+            self.channel.close()
+        self.channel, self.greeted = None, False
+        return process
 
     def disconnect(self) -> None:
         """Lets go of a worker that is gone."""
@@ -109,10 +138,12 @@ class Line:
         instruction = self.policy.looked(self.cell.place, seconds, is_busy=self.is_watched, is_stopped=is_stopped)
         if instruction is Instruction.WARN:
             self.was_asked = True
-            process.ask()
+            if self.cell.can_be_asked:
+                process.ask()
         elif instruction is Instruction.KILL:
             self.killed_for = "was stopped (SIGSTOP, or a debugger)" if is_stopped else "made no progress"
             self.killed_for += f" for {self.policy.still_s:.1f} s"
+            self.greeted = False  # it takes no more orders
             process.kill()
         return instruction
 

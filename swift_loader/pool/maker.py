@@ -11,13 +11,14 @@ from __future__ import annotations
 
 import itertools
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from time import perf_counter_ns
 from typing import Any, Protocol
 
 import numpy as np
 
+from swift_loader.batch.blame import blame, in_words
 from swift_loader.batch.codec import encode
 from swift_loader.batch.collate import Misfit, RowWriter, Unbatchable, column_views, spec_of
 from swift_loader.batch.layout import ENCODED, OBJECT, BatchSpec, Column, aligned
@@ -55,6 +56,8 @@ class Berth(Protocol):
     wanted: Wanted
     following: int | None
     """The step of the same epoch that is probably made next."""
+    careful: bool
+    """Its samples are to be fetched one by one, since one of them has killed a worker."""
 
 
 @dataclass(slots=True)
@@ -86,11 +89,13 @@ class BatchMaker:
         self._plan = plan
         self._cell = cell
         self._fetcher = Fetcher(dataset, recipe.config, info, cell)
+        self._fetcher.sample_count = getattr(plan, "sample_count", None)
         self._spec: BatchSpec | None = None
         self._specs: dict[BatchSpec, BatchSpec] = {}
         self._block: tuple[int, int, list[list[int]]] = (-1, 0, [])
         # Rows that the dataset writes itself need a known layout, and nobody in between.
-        self._reads_into = hasattr(dataset, "read_into") and not recipe.config.collate_fn
+        alone = not (recipe.config.collate_fn or recipe.config.check_finite)
+        self._reads_into = alone and hasattr(dataset, "read_into")
 
     @property
     def is_plain(self) -> bool:
@@ -113,6 +118,7 @@ class BatchMaker:
         indices = self._indices(epoch, step)
         fetcher = self._fetcher
         fetcher.begin(epoch, step)
+        fetcher.careful = berth.careful
         if self.looks_ahead and berth.following is not None:
             fetcher.following = self._indices(epoch, berth.following)
         begun = perf_counter_ns()
@@ -128,6 +134,10 @@ class BatchMaker:
         made.rows = len(indices) - len(fetcher.skipped)
         return self._timed(made, gathered - begun, perf_counter_ns() - gathered)
 
+    def leave_out(self, reports: dict[int, FailureReport]) -> None:
+        """From now on these samples are left out of every batch."""
+        self._fetcher.left_out.update(reports)
+
     def close(self) -> None:
         """Ends the fetching threads."""
         self._fetcher.close()
@@ -138,7 +148,7 @@ class BatchMaker:
         gathered = perf_counter_ns()
         if not objects:
             return self._timed(made, gathered - begun, 0)
-        self._lay(made, objects, berth)
+        self._lay(made, objects, berth, self._kept(indices))
         return self._timed(made, gathered - begun, perf_counter_ns() - gathered)
 
     def _timed(self, made: Made, gather_ns: int, encode_ns: int) -> Made:
@@ -150,7 +160,8 @@ class BatchMaker:
 
     def _default_collated(self, indices: list[int], berth: Berth) -> tuple[BatchSpec, int, list[list[Any]]]:
         spec = self._spec
-        if self._reads_into and spec is not None and spec.object_count == 0 and spec.capacity >= len(indices):
+        fits = spec is not None and spec.object_count == 0 and spec.capacity >= len(indices)
+        if self._reads_into and spec is not None and fits and not self._fetcher.takes_singly(indices):
             return self._read_into(spec, indices, berth)
         writer, row = None, 0
         odd: list[Any] = []
@@ -181,7 +192,6 @@ class BatchMaker:
 
     def _read_into(self, spec: BatchSpec, indices: list[int], berth: Berth) -> tuple[BatchSpec, int, list[list[Any]]]:
         rows = self._writer(spec, berth).rows(len(indices))
-        self._cell.at(0, indices[0])
         self._fetcher.timed(lambda: self._dataset.read_into(indices, rows), None)
         return spec, len(indices), []
 
@@ -192,8 +202,9 @@ class BatchMaker:
             if writer.fits(first):
                 writer.begin()
                 return writer
-        self._spec = spec = self._interned(spec_of(first, max(rows, self._config.batch_size)))
+        spec = self._interned(spec_of(first, max(rows, self._config.batch_size)))
         writer = self._writer(spec, berth)
+        self._spec = spec  # not before there is room for it: the next batch may be smaller
         writer.begin()
         return writer
 
@@ -247,12 +258,18 @@ class BatchMaker:
         berth.room(data.nbytes).memory[: data.nbytes] = data
         return Made(ENCODED, 0, data.nbytes, None, [(0, data.nbytes)], 0, 0, 0, 0, -1, [])
 
-    def _lay(self, made: Made, objects: list[list[Any]], berth: Berth) -> None:
-        """Puts the objects behind the columns."""
+    def _lay(self, made: Made, objects: list[list[Any]], berth: Berth, kept: Sequence[int] = ()) -> None:
+        """Puts the objects behind the columns. ``kept``: the samples that the rows hold."""
         try:
             encoded = encode(objects)
         except Exception as error:
-            raise MakeFailed(FailureReport.of(error, "encode")) from error
+            report = FailureReport.of(error, "encode")
+            unsendable = DataError(
+                f"{blame(made.spec, objects, kept)}, which cannot be sent from a worker ({report.type_name}: "
+                f"{report.text}). Convert it in the dataset, or in the collate_fn"
+            )
+            unsendable.__cause__ = error
+            raise MakeFailed(FailureReport.of(unsendable, "encode")) from error
         start, stream = made.spec.nbytes, encoded.stream
         end = start + encoded.nbytes()
         large = len(stream) > _STREAM_NBYTES
@@ -280,24 +297,38 @@ class BatchMaker:
         text = f"all {len(indices)} samples of the batch failed, so on_error='skip' leaves nothing of it"
         return FailureReport.of(DataError(f"{text}; the first: {reports[0][1].describe()}"), "fetch", reports[0][0])
 
-    def _explained(self, error: Misfit | Unbatchable | Mismatch, indices: list[int]) -> MakeFailed:
+    def _kept(self, indices: list[int]) -> list[int]:
+        if not self._fetcher.skipped:
+            return indices
         skipped = {index for index, _ in self._fetcher.skipped}
-        kept = [index for index in indices if index not in skipped]
+        return [index for index in indices if index not in skipped]
+
+    def _explained(self, error: Misfit | Unbatchable | Mismatch, indices: list[int]) -> MakeFailed:
+        kept = self._kept(indices)
         if isinstance(error, Misfit):
             text = (
-                f"{error.path} of sample {kept[error.row]} has {error.found}; the batch's first sample, {kept[0]}, "
-                f"has {error.expected}. Make them alike, give a collate_fn that knows what to do"
+                f"sample {kept[error.row]}{in_words(error.path)} has {error.found}; the batch's first sample, "
+                f"{kept[0]}, has {error.expected}. Make them alike, give a collate_fn that knows what to do"
                 + ("" if self._config.ragged == "list" else ", or set ragged='list' to get lists of tensors")
             )
             return MakeFailed(FailureReport.of(LayoutError(text), "collate", kept[error.row]))
         if isinstance(error, Unbatchable):
             text = (
-                f"{error.path} is a {error.found}, which the default collate cannot batch: it takes numbers, bool, "
-                "str, bytes, None, numpy arrays, torch tensors and containers of them. Convert it in the dataset, or "
-                "give a collate_fn"
+                f"sample {kept[0]}{in_words(error.path)} is a {error.found}, which the default collate cannot batch: "
+                "it takes numbers, bool, str, bytes, None, numpy arrays, torch tensors and containers of them. "
+                "Convert it in the dataset, or give a collate_fn"
             )
             return MakeFailed(FailureReport.of(LayoutError(text), "collate", kept[0]))
         return MakeFailed(FailureReport.of(error, "collate", kept[0]))
+
+
+def refuse_too_large(nbytes: int, most: int) -> None:
+    """Raises `LayoutError` for a batch that is larger than is allowed; a sample is never larger than its batch."""
+    if nbytes > most:
+        raise LayoutError(
+            f"a batch of {nbytes:,} bytes is more than max_batch_nbytes allows, {most:,}: make batch_size smaller, or "
+            "raise max_batch_nbytes (it defaults to a quarter of memory_budget)"
+        )
 
 
 def _seen(value: Any, column: Column) -> Any:

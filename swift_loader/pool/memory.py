@@ -1,38 +1,81 @@
-"""How much memory this host, or the container we run in, has to give."""
+"""How much memory this host, or the control group that we run in, has to give; what of it a loader's slots may take."""
 
 from __future__ import annotations
 
+import contextlib
 import os
+import resource
+import warnings
+from dataclasses import replace
 from pathlib import Path
 
-_CGROUP = Path("/sys/fs/cgroup")
+from swift_loader.errors import FailureReport, LayoutError
+from swift_loader.pool import cgroup
+
+#: What is never taken for slots: the kernel would end a process, and mostly the largest one, which is the trainer.
+_RESERVE_NBYTES = 16 << 20
+#: So much is left to all that is not a slot, once slots are made.
+LEFT_NBYTES = 3 * _RESERVE_NBYTES
+_MEGABYTE = 1 << 20
 
 
-def default_budget(consumer_count: int) -> int:
-    """Half of what is free, divided by the ranks of this host."""
-    ranks = int(os.environ.get("LOCAL_WORLD_SIZE") or consumer_count)
-    return max(1, free_nbytes() // 2 // max(1, ranks))
+def budget_of(asked: int | None, consumer_count: int) -> int:
+    """What slots may take: what was asked for, as far as it is there, or half of what is free for each rank here."""
+    if asked is None:
+        ranks = int(os.environ.get("LOCAL_WORLD_SIZE") or consumer_count)
+        return max(1, free_nbytes() // 2 // max(1, ranks))
+    free = max(1, free_nbytes() - _RESERVE_NBYTES)
+    if asked > free:
+        warnings.warn(
+            f"memory_budget={asked:,} is more than the {free:,} bytes that are free here{_limited()}, so {free:,} it "
+            "is: there will be fewer batches ahead. Give the job more memory, or memory_budget less",
+            RuntimeWarning,
+            stacklevel=7,  # as from the line that called start()
+        )
+    return min(asked, free)
 
 
 def free_nbytes() -> int:
     """What may still be taken: the kernel's own estimate, or less where a control group sets a limit."""
-    free = _available()
-    limit = _number(_CGROUP / "memory.max")
-    used = _number(_CGROUP / "memory.current")
-    return free if limit is None or used is None else max(0, min(free, limit - used))
+    free, allowed = _available(), cgroup.free_memory()
+    return free if allowed is None else min(free, allowed)
+
+
+def refuse_too_much(nbytes: int, batch_nbytes: int) -> None:
+    """Raises `LayoutError` where ``nbytes`` more, for a batch of ``batch_nbytes``, would have the kernel kill one."""
+    free = free_nbytes()
+    if nbytes + _RESERVE_NBYTES > free:
+        raise LayoutError(
+            f"no memory for a batch of {batch_nbytes / _MEGABYTE:,.0f} MB: {free / _MEGABYTE:,.0f} MB are free here"
+            f"{_limited()}. Take a smaller batch_size or fewer workers, or give the job more memory"
+        )
+
+
+def with_memory_told(report: FailureReport) -> FailureReport:
+    """The report of a MemoryError, which itself says little, with what this process has and may have."""
+    if not report.type_name.endswith("MemoryError"):
+        return report
+    limit, _ = resource.getrlimit(resource.RLIMIT_AS)
+    allowed = "" if limit == resource.RLIM_INFINITY else f" of the {limit / _MEGABYTE:,.0f} MB it may have (ulimit -v)"
+    text = f"{report.text or 'no memory'} [the worker has taken {_taken() / _MEGABYTE:,.0f} MB of addresses{allowed}, "
+    text += f"{free_nbytes() / _MEGABYTE:,.0f} MB are free here{_limited()}]"
+    return replace(report, text=text)
+
+
+def _taken() -> int:
+    try:
+        return int(Path("/proc/self/statm").read_text(encoding="ascii").split()[0]) * os.sysconf("SC_PAGE_SIZE")
+    except OSError:  # no /proc here
+        return 0
+
+
+def _limited() -> str:
+    return "" if cgroup.free_memory() is None else " (the limit is that of the job's control group)"
 
 
 def _available() -> int:
-    with Path("/proc/meminfo").open(encoding="ascii") as lines:
-        for line in lines:
-            if line.startswith("MemAvailable:"):
-                return int(line.split()[1]) * 1024
+    with contextlib.suppress(OSError):  # no /proc here
+        _, found, rest = Path("/proc/meminfo").read_text(encoding="ascii").partition("MemAvailable:")
+        if found:
+            return int(rest.split(maxsplit=1)[0]) * 1024
     return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
-
-
-def _number(path: Path) -> int | None:
-    try:
-        text = path.read_text(encoding="ascii").strip()
-    except OSError:
-        return None
-    return int(text) if text.isdigit() else None  # "max" means no limit

@@ -1,7 +1,7 @@
 """What is said between a consumer and a worker, and how it is written.
 
-    consumer -> worker      setup (once), orders, retire
-    worker -> consumer      hello (once), parcel, void, failure
+    consumer -> worker      setup (once), orders, caution (before an order), retire
+    worker -> consumer      hello (once), parcel, void, failure, leaving
 
 One message is one datagram. Those of every batch are fixed records; what is rare or of any shape is pickled behind.
 Neither side knows here how datagrams travel.
@@ -21,7 +21,7 @@ from swift_loader.errors import FailureReport
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-SETUP, ORDERS, RETIRE, HELLO, PARCEL, PARCELS, VOID, FAILURE = range(1, 9)
+SETUP, ORDERS, RETIRE, HELLO, PARCEL, PARCELS, VOID, FAILURE, CAUTION, LEAVING = range(1, 11)
 
 _ORDER = struct.Struct("<QIQIQB")
 _PARCEL = struct.Struct("<BQIIIQQQQQQq")
@@ -93,6 +93,26 @@ class Failure:
 
     seq: int
     report: FailureReport
+
+
+@dataclass(frozen=True, slots=True)
+class Caution:
+    """Some samples kill their workers. Comes before the order that it is about."""
+
+    seq: int
+    """The order to be made sample by sample, by one thread, with nothing fetched ahead; 0: none is."""
+    left_out: dict[int, FailureReport]
+    """Samples that are left out of every batch from now on, and why."""
+
+
+@dataclass(frozen=True, slots=True)
+class Leaving:
+    """The worker has grown too large and ends; what it still has to do is for others."""
+
+    nbytes: int
+    """The memory of its own that it has taken."""
+    first_nbytes: int
+    """And after its first batch."""
 
 
 def write_orders(orders: Iterable[Order]) -> bytes:

@@ -20,6 +20,7 @@ from typing import Any
 import numpy as np
 
 from swift_loader.batch.layout import aligned
+from swift_loader.pool.memfile import memory_file
 
 _HEAD = struct.Struct("<QQ")
 #: Smaller buffers stay in the pickle.
@@ -71,7 +72,7 @@ def unpack(fd: int) -> Any:
 
 
 def _write(stream: memoryview, buffers: list[memoryview]) -> int:
-    fd = os.memfd_create("swift-payload", os.MFD_CLOEXEC)
+    fd = memory_file("swift-payload")
     try:
         _fill(fd, stream, buffers)
     except BaseException:

@@ -2,7 +2,8 @@
 
     LAUNCHED -> starts --GREETED--> serves
                   |                    |        LATE: warned of, once, with its stack
-                  |                    |        OVERDUE, STOPPED: killed
+                  |                    |        OVERDUE, STOPPED: killed; where the kernel cannot end it: let go of
+                  |                    |        LEAVES: it has grown too large, and nothing more is asked of it
                   +---- DIED ----------+------> launched again, at once where it had served; where it had not,
                                                 later each time, and never again after `MAX_BIRTHS`
 
@@ -12,15 +13,20 @@ later, nobody seems to hang. A worker that waits for orders may stand still for 
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from enum import Enum
 
 #: A worker that dies this often before it has built its dataset is not started again.
 MAX_BIRTHS = 3
+#: One that was killed by somebody else may do so more often: a storm of kills passes.
+MAX_KILLED_BIRTHS = 12
 #: Before the second and the third start of such a worker.
 DELAYS_S = (0.1, 0.4)
 #: A worker that the system has stopped, and that made no progress for so long, is replaced.
 STOPPED_S = 0.5
+#: A process that was killed and is still there after so long waits in the kernel, for a file system that is dead.
+LINGERS_S = 1.5
 
 
 class State(Enum):
@@ -29,6 +35,7 @@ class State(Enum):
     ABSENT = "is absent"
     STARTING = "starts"
     SERVING = "serves"
+    LEAVING = "is about to leave"
     CONDEMNED = "was killed"
     GIVEN_UP = "was given up"
 
@@ -42,6 +49,9 @@ class Event(Enum):
     LATE = "it stands still"
     OVERDUE = "it stands still for too long"
     DIED = "it is gone"
+    KILLED = "somebody else has killed it"
+    LEAVES = "it has grown too large, and leaves"
+    LINGERS = "it was killed, and is still there"
 
 
 class Instruction(Enum):
@@ -51,6 +61,7 @@ class Instruction(Enum):
     WARN = "tell where it stands"
     KILL = "kill it"
     LAUNCH = "start another"
+    LET_GO = "start another without waiting for its end"
     GIVE_UP = "tell the consumer that there will be no more"
 
 
@@ -63,17 +74,30 @@ TABLE: dict[tuple[State, Event], tuple[State, Instruction]] = {
     (State.STARTING, Event.LATE): (State.STARTING, Instruction.WARN),
     (State.STARTING, Event.OVERDUE): (State.STARTING, Instruction.NOTHING),
     (State.STARTING, Event.DIED): (State.ABSENT, Instruction.LAUNCH),
+    (State.STARTING, Event.KILLED): (State.ABSENT, Instruction.LAUNCH),
     (State.SERVING, Event.STOPPED): (State.CONDEMNED, Instruction.KILL),
     (State.SERVING, Event.LATE): (State.SERVING, Instruction.WARN),
     (State.SERVING, Event.OVERDUE): (State.CONDEMNED, Instruction.KILL),
     (State.SERVING, Event.DIED): (State.ABSENT, Instruction.LAUNCH),
+    (State.SERVING, Event.KILLED): (State.ABSENT, Instruction.LAUNCH),
+    (State.SERVING, Event.LEAVES): (State.LEAVING, Instruction.NOTHING),
+    (State.LEAVING, Event.STOPPED): (State.CONDEMNED, Instruction.KILL),
+    (State.LEAVING, Event.LATE): (State.LEAVING, Instruction.NOTHING),
+    (State.LEAVING, Event.OVERDUE): (State.CONDEMNED, Instruction.KILL),
+    (State.LEAVING, Event.DIED): (State.ABSENT, Instruction.LAUNCH),
+    (State.LEAVING, Event.KILLED): (State.ABSENT, Instruction.LAUNCH),
     # What it says or does between our signal and its end changes nothing.
     (State.CONDEMNED, Event.GREETED): (State.CONDEMNED, Instruction.NOTHING),
     (State.CONDEMNED, Event.STOPPED): (State.CONDEMNED, Instruction.NOTHING),
     (State.CONDEMNED, Event.LATE): (State.CONDEMNED, Instruction.NOTHING),
     (State.CONDEMNED, Event.OVERDUE): (State.CONDEMNED, Instruction.NOTHING),
+    (State.CONDEMNED, Event.LEAVES): (State.CONDEMNED, Instruction.NOTHING),
     (State.CONDEMNED, Event.DIED): (State.ABSENT, Instruction.LAUNCH),
+    (State.CONDEMNED, Event.LINGERS): (State.ABSENT, Instruction.LET_GO),
 }
+
+
+_MOST_BIRTHS = {Event.DIED: MAX_BIRTHS, Event.LINGERS: MAX_BIRTHS, Event.KILLED: MAX_KILLED_BIRTHS}
 
 
 class PolicyError(AssertionError):
@@ -96,6 +120,7 @@ class Policy:
     """For how long it has stood still."""
     births: int = 0
     """Workers in a row that died before they had built their dataset."""
+    _lingers_s: float = 0.0
     _place: tuple[int, ...] = ()
     _warned: bool = False
     _has_served: bool = False
@@ -112,8 +137,10 @@ class Policy:
         elif event is Event.GREETED:
             self.births, self._has_served = 0, True
             self._begin_anew()
-        elif event is Event.DIED and not self._has_served and self.births >= MAX_BIRTHS:
+        elif not self._has_served and self.births >= _MOST_BIRTHS.get(event, math.inf):
             self.state, instruction = State.GIVEN_UP, Instruction.GIVE_UP
+        elif instruction is Instruction.KILL:
+            self._lingers_s = 0.0
         return instruction
 
     @property
@@ -123,9 +150,10 @@ class Policy:
 
     def looked(self, place: tuple[int, ...], seconds: float, *, is_busy: bool, is_stopped: bool) -> Instruction:
         """``seconds`` have passed, and it is at ``place`` now."""
-        if self.state in (State.ABSENT, State.GIVEN_UP):
-            return Instruction.NOTHING
-        if place != self._place or not is_busy:
+        if self.state is State.CONDEMNED:
+            self._lingers_s += seconds
+            return self.happened(Event.LINGERS) if self._lingers_s >= LINGERS_S else Instruction.NOTHING
+        if self.state in (State.ABSENT, State.GIVEN_UP) or place != self._place or not is_busy:
             self._place = place
             self._begin_anew()
             return Instruction.NOTHING

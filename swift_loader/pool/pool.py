@@ -14,21 +14,17 @@ from queue import Empty, SimpleQueue
 from time import monotonic
 from typing import TYPE_CHECKING
 
-from swift_loader.errors import (
-    ConfigError,
-    FailureReport,
-    LoaderClosed,
-    PoisonedTicket,
-    WorkerDied,
-    WorkerStartFailed,
-)
+from swift_loader.errors import ConfigError, LoaderClosed, WorkerDied, WorkerStartFailed
 from swift_loader.pool import messages
 from swift_loader.pool.control import Control
+from swift_loader.pool.death import Death, death_of, lingering, told_of_lingering, told_of_standstill
+from swift_loader.pool.descriptors import slots_allowed
 from swift_loader.pool.dispatch import Delivery, Failed
 from swift_loader.pool.exchange import Exchange
-from swift_loader.pool.failures import ending, error_of, start_error
+from swift_loader.pool.failures import error_of, start_error
 from swift_loader.pool.line import Line
-from swift_loader.pool.policy import Event, Instruction
+from swift_loader.pool.oom import OomKills
+from swift_loader.pool.policy import Event, Instruction, State
 from swift_loader.pool.stacks import Stacks
 from swift_loader.pool.telecom import Telecom
 from swift_loader.pool.worker import Setup
@@ -37,14 +33,16 @@ if TYPE_CHECKING:
     from swift_loader.errors import SwiftLoaderError
     from swift_loader.plan.plan import Plan
     from swift_loader.pool.lease import Lease
-    from swift_loader.pool.messages import Hello, Parcel
-    from swift_loader.pool.process import Engine
+    from swift_loader.pool.messages import Hello, Leaving, Parcel
+    from swift_loader.pool.process import Engine, Process
     from swift_loader.pool.recipe import Recipe
     from swift_loader.position import Position
 
 #: Waits are cut into pieces of this length, between which the pool looks whether anything can still come.
 _LOOK_S = 0.25
 _JOIN_TIMEOUT_S = 5.0
+#: While others work, a worker that the system refuses is asked for again after this.
+_RETRY_S = 1.0
 _CLOSED_MEANWHILE = "the loader was closed while a batch was waited for"
 
 
@@ -53,6 +51,7 @@ class Pool:
 
     def __init__(self, recipe: Recipe, engine: Engine, memory_budget: int) -> None:
         config = recipe.config
+        most_slots = slots_allowed(config.worker_count)
         self.closing = False
         self.sample_count = 0
         self.before_waiting: Callable[[], None] | None = None
@@ -66,13 +65,16 @@ class Pool:
         self._lines = [self._line(i, name.format("worker", i)) for i in range(config.worker_count)]
         served = range(config.worker_count if config.multithread else 1)
         self._telecoms = [Telecom(name.format("telecom", i), self) for i in served]
-        self._exchange = Exchange(recipe, memory_budget, self._lines, self._control.slot_words, self._ring)
+        words = self._control.slot_words
+        self._exchange = Exchange(recipe, memory_budget, most_slots, self._lines, words, self._ring)
         self._telecoms[0].listen_to(self._exchange.returns.bell)
         self._fatal: BaseException | None = None
         self._news: SimpleQueue[None] = SimpleQueue()
         """Told to `open`: a worker has greeted or answered, or something broke."""
         self._notes: SimpleQueue[str] = SimpleQueue()
         """What the consumer should know of its workers, though nothing is lost."""
+        self._oom = OomKills()
+        self._recycled = 0
         self._turn = threading.Lock()
         self._serving = 0
         self._is_open = False
@@ -109,6 +111,8 @@ class Pool:
             if plan.step_count(0, self._recipe.consumer):
                 self._await(lambda: self._exchange.first is not None)
                 self._raise_failure(self._exchange.first)
+                if (few := self._exchange.told_few_slots()) is not None:
+                    self._notes.put(few)
         self._is_open = True
         return plan
 
@@ -125,7 +129,7 @@ class Pool:
             try:
                 self._news.get(timeout=_LOOK_S)
             except Empty:
-                continue
+                self.tell_notes(stacklevel=7)  # as from the line that called start()
 
     def _raise_failure(self, delivery: Delivery | None) -> None:
         if isinstance(delivery, Failed):
@@ -157,7 +161,7 @@ class Pool:
                 return delivery
             if self.closing:
                 raise LoaderClosed(_CLOSED_MEANWHILE)
-            self._tell_notes()
+            self.tell_notes()
             if self.before_waiting is not None:
                 self.before_waiting()
             short_of_slots = self._exchange.look_for_slots()
@@ -165,9 +169,10 @@ class Pool:
             if short_of_slots is not None and waited > 2:  # not at once: another thread may be dropping a batch
                 raise short_of_slots
 
-    def _tell_notes(self) -> None:
+    def tell_notes(self, stacklevel: int = 5) -> None:
+        """Warns of what the user should know; by default as from the loop over the loader."""
         while not self._notes.empty():
-            warnings.warn(self._notes.get_nowait(), RuntimeWarning, stacklevel=5)  # as from the loop over the loader
+            warnings.warn(self._notes.get_nowait(), RuntimeWarning, stacklevel=stacklevel)
 
     def hold(self, parcel: Parcel) -> Lease:
         """The hold that the batch made of ``parcel`` has on its slot."""
@@ -187,14 +192,19 @@ class Pool:
         """What to raise for a ticket that could not be made."""
         return error_of(failed, self._recipe.consumer)
 
+    def worker_pids(self) -> list[int]:
+        """Of the workers that live, or have just died."""
+        processes = [line.process for line in self._lines]
+        return [process.pid for process in processes if process is not None]
+
     def statistics(self) -> dict[str, float]:
-        """Slots, counted."""
-        return self._exchange.statistics()
+        """Slots, counted, and workers that had grown too large."""
+        return {**self._exchange.statistics(), "workers_recycled": self._recycled}
 
     # The telecom threads' side ----------------------------------------------------------------------------------
 
-    def launch(self, line: Line) -> None:
-        """Starts a worker for ``line``."""
+    def launch(self, line: Line) -> float | None:
+        """Starts a worker for ``line``; gives back after how long to try again, if the system refuses one now."""
         setup = Setup(
             worker=line.number,
             worker_count=self._config.worker_count,
@@ -204,10 +214,21 @@ class Pool:
             has_payload=self._engine.sends_payload,
         )
         assert line.stacks is not None
+        line.prepare()
         try:
             line.connect(*self._engine.launch(line.name, setup, (self._control.fd, line.stacks.fd)))
         except WorkerStartFailed as error:
+            return self._refused(line, error)
+        return None
+
+    def _refused(self, line: Line, error: WorkerStartFailed) -> float | None:
+        line.refused += 1
+        if not (self._is_open and any(other.greeted for other in self._lines)):
             self.broke(WorkerStartFailed(f"{line.name} could not be started: {error}"))
+            return None
+        if line.refused == 2:  # the first time it may be over in a second, or the others be dying too
+            self._notes.put(f"{line.name} could not be started again: {error}. The other workers go on without it")
+        return _RETRY_S
 
     def feed(self, line: Line) -> None:
         """Sends ``line`` the orders that it should have."""
@@ -215,6 +236,10 @@ class Pool:
             return
         message = self._exchange.orders_for(line)
         if message is not None:
+            if line.cautions:
+                for caution in line.cautions:
+                    line.send(messages.write_pickled(messages.CAUTION, caution))
+                line.cautions.clear()
             line.send(*message)
 
     def received(self, line: Line, datagram: bytes, fds: list[int], now_ns: int) -> None:
@@ -228,6 +253,8 @@ class Pool:
             self._exchange.empty(line, messages.read_void(datagram), None)
         elif kind == messages.HELLO:
             self._hello(line, messages.read_pickled(datagram))
+        elif kind == messages.LEAVING:
+            self._leaves(line, messages.read_pickled(datagram))
         else:
             failure: messages.Failure = messages.read_pickled(datagram)
             if failure.seq:
@@ -237,39 +264,53 @@ class Pool:
         if not self._is_open:
             self._news.put(None)
 
-    def look_after(self, lines: Iterable[Line], seconds: float) -> None:
-        """``seconds`` have passed: workers that made no progress are told of, or killed and so replaced."""
+    def look_after(self, lines: Iterable[Line], seconds: float) -> list[Line]:
+        """``seconds`` have passed: workers that made no progress are told of, or killed and so replaced.
+
+        Gives back those that were killed and do not go: they are to be let go of.
+        """
+        lingering = []
         for line in lines:
             if line.was_asked:  # a tick ago: by now it has written
                 line.read_stacks()
-                self._notes.put(self._standstill(line))
-            line.look(seconds)
-
-    def _standstill(self, line: Line) -> str:
-        assert line.process is not None
-        kills = f"at timeout_s={self._config.timeout_s:g} it is killed and replaced"
-        then = kills if line.greeted else "it is waited for, since only you know how long that may take"
-        return (
-            f"{line.name} (pid {line.process.pid}) {line.where_it_stands()} and has made no progress for "
-            f"{line.policy.still_s:.1f} s; {then}. Its threads are at:\n{line.last_stack or 'it does not answer'}"
-        )
+                self._notes.put(told_of_standstill(line, self._config.timeout_s))
+            if line.look(seconds) in (Instruction.LET_GO, Instruction.GIVE_UP):
+                lingering.append(line)
+        return lingering
 
     def died(self, line: Line) -> float | None:
         """A worker is gone without being asked; gives back after how long another is to be started, if one is."""
         assert line.process is not None
         status = line.process.exit_status()
-        guilty = line.cell.index
-        how = f"{line.name} (pid {line.process.pid}) {line.killed_for or ending(status)}"
-        how += f" while it {line.where_it_stands()}"
-        instruction = line.policy.happened(Event.DIED)
+        line.read_stacks()
+        death = death_of(line, status, self._oom, is_expected=line.policy.state is State.LEAVING)
+        line.policy.happened(Event.KILLED if death.is_from_outside else Event.DIED)
         line.disconnect()
+        return self._succession(line, death)
+
+    def let_go(self, line: Line) -> tuple[Process, float | None]:
+        """A worker was killed and does not go: its process, and after how long another is to be started."""
+        line.read_stacks()
+        death = lingering(line)
+        self.left_behind(line)
+        return line.let_go(), self._succession(line, death)
+
+    def left_behind(self, line: Line) -> None:
+        """The user is told of a worker that cannot be ended."""
+        assert line.process is not None
+        self._notes.put(told_of_lingering(line.name, line.process.pid))
+
+    def _succession(self, line: Line, death: Death) -> float | None:
         if self.closing or self._fatal is not None:
             return None
-        if instruction is Instruction.GIVE_UP:
-            stack = f". Its last stack:\n{line.last_stack}" if line.last_stack else ""
-            self.broke(WorkerDied(f"{how}; it was started {line.policy.births} times and never got further{stack}"))
+        if line.policy.state is State.GIVEN_UP:
+            stack = f". Its last stack:\n{death.stack}" if death.stack else ""
+            births = line.policy.births
+            self.broke(WorkerDied(f"{death.how}; it was started {births} times and never got further{stack}"))
             return None
-        self._exchange.gone(line, lambda deaths: self._poisoned(deaths, how, guilty, line.last_stack))
+        if death.by_kernel:
+            self._notes.put(f"{death.how}; another takes its place")
+        self._exchange.gone(line, death)
         return line.policy.delay_s
 
     def broke(self, error: BaseException) -> None:
@@ -301,12 +342,18 @@ class Pool:
             return
         line.greet()
 
-    def _poisoned(self, deaths: int, how: str, guilty: int | None, stack: str) -> FailureReport:
-        error = PoisonedTicket(
-            f"this batch has killed {deaths} workers; the last: {how}. Look at that sample alone, "
-            f"with worker_per_consumer=0{f'. Its last stack:{chr(10)}{stack}' if stack else ''}"
-        )
-        return FailureReport.of(error, "make the batch", guilty)
+    def _leaves(self, line: Line, leaving: Leaving) -> None:
+        most = self._config.max_worker_nbytes or 0
+        if leaving.first_nbytes > most:
+            self.broke(
+                WorkerStartFailed(
+                    f"{line.name} has taken {leaving.first_nbytes:,} bytes after its first batch, and "
+                    f"max_worker_nbytes is {most:,}: each worker would be replaced at once. Raise it above what a "
+                    "worker needs"
+                )
+            )
+        self._recycled += 1
+        line.takes_leave()
 
     # Closing ----------------------------------------------------------------------------------------------------
 

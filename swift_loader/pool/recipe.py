@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Self
@@ -70,10 +71,15 @@ def checked_length(dataset: Any) -> int:
             f"{name} has no __getitem__: SwiftLoader takes map-style datasets, whose samples can be asked for by "
             "index. Write an iterable one into shards once, or put it behind a data server"
         )
+    if not hasattr(dataset, "__len__"):
+        raise ConfigError(f"{name} has no __len__: give it one that says how many samples there are")
     try:
         count = len(dataset)
-    except TypeError:
-        raise ConfigError(f"{name} has no __len__: give it one that says how many samples there are") from None
+    except Exception as error:
+        raise ConfigError(
+            f"the __len__ of {name} raised {type(error).__name__}: {error}. It must give the number of samples, a "
+            f"whole number from 1 to {sys.maxsize}"
+        ) from error
     if count < 1:
         raise ConfigError(f"{name} is empty: its len() is {count}")
     return count

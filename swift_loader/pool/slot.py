@@ -6,13 +6,19 @@ side's feet. Who may touch it when is the ledger's business.
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import fcntl
 import mmap
 import os
+import resource
 from typing import TYPE_CHECKING, Any, Self, TypeAlias
 
 import numpy as np
+
+from swift_loader.errors import LayoutError
+from swift_loader.pool.memfile import memory_file
+from swift_loader.pool.memory import refuse_too_much
 
 if TYPE_CHECKING:
     import numpy.typing as npt
@@ -20,7 +26,11 @@ if TYPE_CHECKING:
     Bytes: TypeAlias = npt.NDArray[np.uint8]
 
 _PAGE = mmap.PAGESIZE
-_MADV_POPULATE_READ, _MADV_POPULATE_WRITE = 22, 23
+_MADV_POPULATE_READ, MADV_POPULATE_WRITE = 22, 23
+#: Pages are made in steps of this size, and before each it is looked whether there is memory for it.
+_STEP_NBYTES = 8 << 20
+#: Smaller slots are made without looking.
+SMALL_NBYTES = 1 << 20
 _SEALS = fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW | fcntl.F_SEAL_SEAL
 #: Through ctypes, since a call there lets go of the interpreter lock: populating 38 MB takes 20 ms.
 _madvise = ctypes.CDLL(None, use_errno=True).madvise
@@ -44,17 +54,25 @@ class Slot:
 
     @classmethod
     def create(cls, nbytes: int) -> Self:
-        """A new slot with at least ``nbytes`` of room, its pages present. Owns its descriptor."""
+        """A new slot with at least ``nbytes`` of room, its pages present. Owns its descriptor.
+
+        Raises:
+            LayoutError: if there is no memory for it.
+        """
         size = room_for(nbytes)
-        fd = os.memfd_create("swift-slot", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
+        fd = memory_file("swift-slot")
         try:
             os.ftruncate(fd, size)
-            fcntl.fcntl(fd, fcntl.F_ADD_SEALS, _SEALS)
+            with contextlib.suppress(OSError):  # a sandbox without seals; only our own workers could shrink it
+                fcntl.fcntl(fd, fcntl.F_ADD_SEALS, _SEALS)
             slot = cls(fd, size)
+            slot._populate_in_steps()
+        except OSError as error:
+            os.close(fd)
+            raise LayoutError(f"no memory for a batch of {nbytes:,} bytes: {error.strerror}{_limits()}") from error
         except BaseException:
             os.close(fd)
             raise
-        slot._populate(_MADV_POPULATE_WRITE)
         return slot
 
     @classmethod
@@ -71,9 +89,28 @@ class Slot:
             os.close(self.fd)
             self.fd = -1
 
-    def _populate(self, advice: int) -> None:
+    def _populate_in_steps(self) -> None:
+        # The kernel gives pages that it does not have, and ends a process when they are touched: one of a control group
+        # with little memory left, and there mostly the largest, the trainer. Workers that make slots at the same time
+        # see what the others took.
+        if self.nbytes < SMALL_NBYTES:
+            self._populate(MADV_POPULATE_WRITE)
+            return
+        for start in range(0, self.nbytes, _STEP_NBYTES):
+            left = self.nbytes - start
+            refuse_too_much(left, self.nbytes)
+            self._populate(MADV_POPULATE_WRITE, start, min(_STEP_NBYTES, left))
+
+    def _populate(self, advice: int, start: int = 0, nbytes: int = 0) -> None:
         # An older kernel refuses; then the pages come one by one at first touch, which is slower and nothing else.
-        _madvise(self.memory.ctypes.data, self.nbytes, advice)
+        _madvise(self.memory.ctypes.data + start, nbytes or self.nbytes, advice)
+
+
+def _limits() -> str:
+    limit, _ = resource.getrlimit(resource.RLIMIT_AS)
+    if limit == resource.RLIM_INFINITY:
+        return ""
+    return f". The process may have {limit:,} bytes of addresses (ulimit -v): raise that, or make batch_size smaller"
 
 
 def room_for(nbytes: int) -> int:

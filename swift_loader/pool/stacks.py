@@ -10,6 +10,8 @@ import faulthandler
 import os
 import signal
 
+from swift_loader.pool.memfile import memory_file
+
 #: A signal that nobody else uses; the first ones belong to the C library, the last ones to debuggers.
 ASK = signal.SIGRTMAX - 7
 _MOST_NBYTES = 16 * 1024
@@ -19,7 +21,7 @@ class Stacks:
     """The consumer's side, for one worker."""
 
     def __init__(self) -> None:
-        self.fd = os.memfd_create("swift-stacks", os.MFD_CLOEXEC)
+        self.fd = memory_file("swift-stacks")
         self._read = 0
 
     def fresh(self) -> str:

@@ -13,11 +13,14 @@ from collections import deque
 from time import monotonic, perf_counter_ns
 from typing import TYPE_CHECKING
 
+from swift_loader.errors import WorkerStartFailed
 from swift_loader.pool.bell import Bell
+from swift_loader.pool.limits import why_no_thread
 
 if TYPE_CHECKING:
     from swift_loader.pool.line import Line
     from swift_loader.pool.pool import Pool
+    from swift_loader.pool.process import Process
 
 #: A worker that is asked to leave may finish its sample; then it is killed.
 _LEAVE_TIMEOUT_S = 0.5
@@ -33,6 +36,8 @@ class Telecom:
         self._pool = pool
         self._lines: dict[int, Line] = {}
         self._sentinels: dict[int, Line] = {}
+        self._lingering: dict[int, Process] = {}
+        """Processes that were killed and are still there, by their sentinels. Nobody waits for them."""
         self._arriving: deque[tuple[float, Line]] = deque()
         """Lines whose worker is to be started, and when."""
         self._poll = select.poll()
@@ -43,8 +48,15 @@ class Telecom:
         self._thread = threading.Thread(target=self._run, name=name, daemon=True)
 
     def start(self) -> None:
-        """Begins to serve."""
-        self._thread.start()
+        """Begins to serve.
+
+        Raises:
+            WorkerStartFailed: if the system refuses another thread.
+        """
+        try:
+            self._thread.start()
+        except RuntimeError as error:
+            raise WorkerStartFailed(why_no_thread()) from error
 
     def take_on(self, line: Line) -> None:
         """From now on this thread serves ``line``, whose worker it starts."""
@@ -95,7 +107,8 @@ class Telecom:
             return None
         if (passed_s := monotonic() - self._ticked_s) >= _TICK_S:
             self._ticked_s += passed_s
-            self._pool.look_after(self._lines.values(), min(passed_s, 2 * _TICK_S))
+            for line in self._pool.look_after(list(self._lines.values()), min(passed_s, 2 * _TICK_S)):
+                self._let_go(line)
         return _TICK_S * 1000
 
     def _answer(self, fd: int) -> None:
@@ -105,6 +118,10 @@ class Telecom:
             self._bury(line)
         elif (bell := self._bells.get(fd)) is not None:
             bell.hush()
+        elif (process := self._lingering.pop(fd, None)) is not None:
+            self._unregister(fd)
+            process.exit_status()  # as in `_see_off`
+            process.close()
 
     def _launch_those_due(self) -> None:
         for _ in range(len(self._arriving)):
@@ -115,7 +132,9 @@ class Telecom:
                 self._launch(line)
 
     def _launch(self, line: Line) -> None:
-        self._pool.launch(line)
+        retry_s = self._pool.launch(line)
+        if retry_s is not None:
+            self._arriving.append((monotonic() + retry_s, line))
         if line.process is None or line.channel is None:
             return
         self._lines[line.channel.fileno()] = line
@@ -145,6 +164,15 @@ class Telecom:
         if delay_s is not None:
             self._arriving.append((monotonic() + delay_s, line))
 
+    def _let_go(self, line: Line) -> None:
+        """The worker was killed and does not go: another takes its place."""
+        self._drop(line)
+        process, delay_s = self._pool.let_go(line)
+        self._lingering[process.sentinel] = process
+        self._poll.register(process.sentinel, select.POLLIN)
+        if delay_s is not None:
+            self._arriving.append((monotonic() + delay_s, line))
+
     def _drop(self, line: Line) -> None:
         assert line.channel is not None
         assert line.process is not None
@@ -171,7 +199,12 @@ class Telecom:
         for line in lines:
             if line in gone and line.process is not None:
                 line.process.exit_status()  # whoever started it may let go of its number now
+            elif line.process is not None and line not in left:
+                self._pool.left_behind(line)
             line.disconnect()
+        for process in self._lingering.values():
+            process.close()
+        self._lingering.clear()
 
 
 def _gone(lines: list[Line], timeout_s: float) -> list[Line]:

@@ -2,7 +2,7 @@
 
     setup ->  build the dataset  -> hello (or failure)
     orders -> make, one by one   -> parcel, void or failure each
-    retire, or the end of the channel -> leave
+    retire, the end of the channel, or too much memory taken -> leave
 
 The worker may die between any two of these lines: all it holds is one slot's memory and its end of the channel, and
 both are the kernel's to close. Never imports the trainer's side, nor torch by itself.
@@ -11,6 +11,7 @@ both are the kernel's to close. Never imports the trainer's side, nor torch by i
 from __future__ import annotations
 
 import contextlib
+import mmap
 import os
 import socket
 import sys
@@ -19,19 +20,22 @@ from dataclasses import dataclass
 from time import perf_counter_ns
 
 from swift_loader.batch.layout import BatchSpec
-from swift_loader.errors import FailureReport, LayoutError
-from swift_loader.pool import guard, messages
+from swift_loader.errors import FailureReport
+from swift_loader.pool import faultpoints, guard, messages
 from swift_loader.pool.channel import SocketChannel
 from swift_loader.pool.control import BUILDS, SENDS, WAITS, Control
 from swift_loader.pool.fetch import MakeFailed, TakenBack, Wanted
 from swift_loader.pool.info import WorkerInfo, set_worker_info
-from swift_loader.pool.maker import BatchMaker, Made
-from swift_loader.pool.messages import Attachment, Failure, Hello, Order, Parcel
+from swift_loader.pool.maker import BatchMaker, Made, refuse_too_large
+from swift_loader.pool.memory import with_memory_told
+from swift_loader.pool.messages import Attachment, Caution, Failure, Hello, Order, Parcel
 from swift_loader.pool.outbox import Outbox
 from swift_loader.pool.payload import unpack
 from swift_loader.pool.recipe import Recipe, checked_length
+from swift_loader.pool.scale import Scale
 from swift_loader.pool.slot import Slot
 from swift_loader.pool.stacks import write_stacks_to
+from swift_loader.pool.threads import one_thread_each
 
 #: A worker tells its consumer about this many layouts before it uses their numbers again.
 _SPEC_IDS = 64
@@ -56,12 +60,20 @@ class Setup:
 def run(channel_fd: int, lifeline_fd: int, name: str, recipe: Recipe | None) -> None:
     """The whole life of a worker. ``recipe`` is what it was forked with, if it was."""
     guard.arm(lifeline_fd, name)
+    faultpoints.arm()
+    if recipe is not None and recipe.config.start_method == "fork":
+        one_thread_each()
     channel = SocketChannel(socket.socket(fileno=channel_fd), blocking=True)
+    # A child that the dataset forks may come back here, by a return or an error. It must not speak for this worker: it
+    # has no channel, and touching what is shared with the trainer ends it.
+    os.register_at_fork(after_in_child=channel.close)
+    scale = Scale()
     with contextlib.suppress(OSError):  # the consumer has gone: nobody is left to tell
-        worker = _arrive(channel, recipe)
+        worker = _arrive(channel, recipe, scale)
         if worker is not None:
-            worker.loop()
+            worker.loop(scale)
             worker.close()
+    scale.close()
     channel.close()
     _flush()
 
@@ -72,7 +84,7 @@ def _flush() -> None:
             stream.flush()
 
 
-def _arrive(channel: SocketChannel, recipe: Recipe | None) -> Worker | None:
+def _arrive(channel: SocketChannel, recipe: Recipe | None, scale: Scale) -> Worker | None:
     received = channel.receive()
     if received is None or not received[0]:
         return None
@@ -83,6 +95,7 @@ def _arrive(channel: SocketChannel, recipe: Recipe | None) -> Worker | None:
     control_fd, stacks_fd, *payload_fd = received[1]
     write_stacks_to(stacks_fd)
     control = Control(control_fd, setup.worker_count)
+    control.hide_from_children()
     cell = control.cell(setup.worker)
     cell.enter(BUILDS)
     try:
@@ -98,10 +111,13 @@ def _arrive(channel: SocketChannel, recipe: Recipe | None) -> Worker | None:
         dataset = recipe.build()
         count = checked_length(dataset)
         maker = BatchMaker(recipe, dataset, recipe.plan(count), info, cell)
-    except Exception as error:  # noqa: BLE001 - user code: whatever it raised is told to the consumer
+    except SystemExit:  # a death, and told as one
+        raise
+    except BaseException as error:  # noqa: BLE001 - user code: whatever it raised is told to the consumer
         report = FailureReport.of(error, "build the dataset")
         channel.send(messages.write_pickled(messages.FAILURE, Failure(0, report)))
         return None
+    scale.limit(config.max_worker_nbytes)
     channel.send(messages.write_pickled(messages.HELLO, Hello(os.getpid(), count)))
     return Worker(channel, control, setup, maker, dataset)
 
@@ -120,6 +136,8 @@ class Worker:
         self._maker = maker
         self._looks_ahead = maker.looks_ahead
         self._may_wait = maker.is_plain
+        self._careful: set[int] = set()
+        """Orders to be made sample by sample."""
         self._set_epoch = getattr(dataset, "set_epoch", None)
         self._epoch: int | None = None
         self._slots: dict[int, Slot] = {}
@@ -131,8 +149,8 @@ class Worker:
         """Ends the fetching threads."""
         self._maker.close()
 
-    def loop(self) -> None:
-        """Until the consumer retires this worker or goes."""
+    def loop(self, scale: Scale) -> None:
+        """Until the consumer retires this worker or goes, or the worker has grown too large."""
         while True:
             begun = perf_counter_ns()
             while not self._orders:
@@ -144,6 +162,9 @@ class Worker:
             if self._looks_ahead and self._channel.has_message() and not self._receive():
                 return
             self._make(self._orders.popleft(), order_wait_ns)
+            if begun > scale.due_ns and (leaving := scale.weigh()) is not None:
+                self._outbox.send(messages.write_pickled(messages.LEAVING, leaving))
+                return
 
     def _receive(self) -> bool:
         received = self._channel.receive()
@@ -151,6 +172,9 @@ class Worker:
         datagram, fds = received
         if not datagram or datagram[0] == messages.RETIRE:
             return False
+        if datagram[0] == messages.CAUTION:
+            self._heed(messages.read_pickled(datagram))
+            return True
         upcoming = iter(fds)
         for order in messages.read_orders(datagram):
             if order.brings_slot:
@@ -158,8 +182,19 @@ class Worker:
             self._orders.append(order)
         return True
 
+    def _heed(self, caution: Caution) -> None:
+        self._maker.leave_out(caution.left_out)
+        if caution.seq:
+            self._careful.add(caution.seq)
+
+    def _step_after(self, order: Order) -> int | None:
+        after = self._orders[0] if self._orders else None
+        is_near = after is not None and after.epoch == order.epoch and after.seq not in self._careful
+        return after.step if after is not None and is_near else None
+
     def _adopt(self, number: int, fd: int) -> None:
         slot = self._slots[number] = Slot.map(fd)
+        slot.mapping.madvise(mmap.MADV_DONTFORK)
         slot.close()  # the mapping is enough
 
     def _make(self, order: Order, order_wait_ns: int) -> None:
@@ -178,7 +213,9 @@ class Worker:
         except MakeFailed as failed:
             berth.forget()
             self._fail(order.seq, failed.report)
-        except Exception as error:  # noqa: BLE001 - the order must be answered, whatever happened
+        except SystemExit:  # a death, and told as one
+            raise
+        except BaseException as error:  # noqa: BLE001 - the order must be answered, whatever happened
             berth.forget()
             self._fail(order.seq, FailureReport.of(error, "make the batch"))
 
@@ -189,7 +226,7 @@ class Worker:
             self._set_epoch(epoch)
 
     def _fail(self, seq: int, report: FailureReport) -> None:
-        self._outbox.send(messages.write_pickled(messages.FAILURE, Failure(seq, report)))
+        self._outbox.send(messages.write_pickled(messages.FAILURE, Failure(seq, with_memory_told(report))))
 
     def _send(self, order: Order, made: Made, order_wait_ns: int, berth: _SlotBerth) -> None:
         spec_id, is_new = self._spec_id(made.spec)
@@ -226,14 +263,14 @@ class Worker:
 class _SlotBerth:
     """The slot of one order, as the maker sees it."""
 
-    __slots__ = ("_order", "_worker", "following", "made", "wanted")
+    __slots__ = ("_order", "_worker", "careful", "following", "made", "wanted")
 
     def __init__(self, worker: Worker, order: Order) -> None:
         self._worker = worker
         self._order = order
         self.wanted = Wanted(worker._control.word(order.slot), order.seq)
-        after = worker._orders[0] if worker._orders else None
-        self.following = after.step if after is not None and after.epoch == order.epoch else None
+        self.careful = order.seq in worker._careful
+        self.following = worker._step_after(order) if worker._looks_ahead and not self.careful else None
         self.made: Slot | None = None
         """The slot that had to be made for this order."""
 
@@ -248,12 +285,9 @@ class _SlotBerth:
         slot = worker._slots.get(number)
         if slot is not None and slot.nbytes >= nbytes:
             return slot
-        if nbytes > worker._max_batch_nbytes:
-            raise LayoutError(
-                f"a batch of {nbytes:,} bytes is more than max_batch_nbytes allows, {worker._max_batch_nbytes:,}: "
-                "make batch_size smaller, or raise max_batch_nbytes (it defaults to a quarter of memory_budget)"
-            )
+        refuse_too_large(nbytes, worker._max_batch_nbytes)
         larger = Slot.create(max(nbytes, min(self._order.room, worker._max_batch_nbytes)))
+        larger.mapping.madvise(mmap.MADV_DONTFORK)
         if slot is not None and keep:
             larger.memory[:keep] = slot.memory[:keep]
         if self.made is not None:

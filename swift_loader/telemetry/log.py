@@ -6,16 +6,18 @@ them.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from swift_loader.telemetry.outfile import OutFile
+
 if TYPE_CHECKING:
     from loguru import Logger, Message, Record
 
-_ROTATION = "10 MB"
-_BACKUPS = 2
+_MOST_NBYTES = 10_000_000
 _TEXT = "{time:YYYY-MM-DD HH:mm:ss.SSS} {level: <7} consumer {extra[consumer]}: {message}{extra[tail]}"
 
 
@@ -24,7 +26,8 @@ class Log:
 
     Args:
         path: A prefix: consumer 3 writes ``{path}-3.log``. Where it ends in ``.log`` or ``.json`` the number comes
-            before that, and ``.json`` files hold one JSON object per line. Folders are made. None: no file.
+            before that, and ``.json`` files hold one JSON object per line. Folders are made. A full one (10 MB) is put
+            aside, and two of these are kept. None: no file.
         stdout: Whether to write to standard output too.
         level: The least level that is written, by loguru's names.
         consumer: Whose log it is.
@@ -38,20 +41,13 @@ class Log:
     def __init__(self, path: str | None, *, stdout: bool, level: str, consumer: int) -> None:
         self.path = None if path is None else _file_of(path, consumer)
         self._logger = _private_logger().bind(consumer=consumer, tail="")
-        if self.path is not None:
-            # loguru makes the folder. Nothing that it does may break a training run: what fails is told on stderr.
-            self._logger.add(
-                self.path,
-                level=level,
-                format=_json_line if self.path.suffix == ".json" else _TEXT,
-                rotation=_ROTATION,
-                retention=_BACKUPS,
-                encoding="utf-8",
-                backtrace=False,
-                diagnose=False,
-            )
-        if stdout:
-            self._logger.add(_write_stdout, level=level, format=_TEXT, backtrace=False, diagnose=False)
+        self._file = None if self.path is None else OutFile(self.path, "logger", _MOST_NBYTES)
+        sinks: list[tuple[Any, Any]] = [(_write_stdout, _TEXT)] if stdout else []
+        if self._file is not None and self.path is not None:
+            sinks.append((self._file.write, _json_line if self.path.suffix == ".json" else _TEXT))
+        for sink, form in sinks:
+            # What sinks raise is only a warning that the user has turned into an error: it is to reach him.
+            self._logger.add(sink, level=level, format=form, catch=False, backtrace=False, diagnose=False)
 
     def debug(self, message: str, **fields: object) -> None:
         """Says something that helps to understand a run."""
@@ -72,6 +68,8 @@ class Log:
     def close(self) -> None:
         """Lets go of the file; what is said afterwards is dropped. May be called twice."""
         self._logger.remove()
+        if self._file is not None:
+            self._file.close()
 
     def __repr__(self) -> str:
         return f"Log(path={str(self.path) if self.path else None!r})"
@@ -103,8 +101,11 @@ def _file_of(prefix: str, consumer: int) -> Path:
 
 
 def _write_stdout(message: Message) -> None:
-    sys.stdout.write(message)  # looked up for every line: notebooks and test runners exchange it
-    sys.stdout.flush()
+    # Looked up for every line: notebooks and test runners exchange it. Where nobody reads it any more (a pipe that was
+    # closed), or a disk that it goes to is full, the user's own prints tell.
+    with contextlib.suppress(OSError, ValueError):
+        sys.stdout.write(message)
+        sys.stdout.flush()
 
 
 def _json_line(record: Record) -> str:

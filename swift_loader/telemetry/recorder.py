@@ -8,10 +8,10 @@ from.
 from __future__ import annotations
 
 import json
-from pathlib import Path
-from typing import Any, TextIO
+from typing import Any
 
 from swift_loader.telemetry.log import Log
+from swift_loader.telemetry.outfile import OutFile
 from swift_loader.telemetry.record import BatchRecord
 
 #: Small enough that writing that many lines takes a millisecond, large enough that nobody notices the turn.
@@ -76,10 +76,7 @@ class Recorder:
     def __init__(self, consumer: int, path: str | None, log: Log | None) -> None:
         self._consumer = consumer
         self._log = log
-        self._file: TextIO | None = None
-        if path is not None:
-            Path(path).parent.mkdir(parents=True, exist_ok=True)
-            self._file = Path(path).open("a", encoding="utf-8")  # noqa: SIM115 - kept until close()
+        self._file = None if path is None else OutFile(path, "benchmark_file")
         self._run = _Sums()
         self._epoch = _Sums()
         self._epoch_number = 0
@@ -98,7 +95,6 @@ class Recorder:
         line = json.dumps(self._summary(epoch))
         if self._file is not None:
             self._file.write(line + "\n")
-            self._file.flush()
         elif self._log is not None:
             self._log.info(line)
         self._epoch = _Sums()
@@ -128,11 +124,10 @@ class Recorder:
         self._flush()
         if self._file is not None:
             self._file.close()
-            self._file = None
 
     def __repr__(self) -> str:
-        to = self._file.name if self._file is not None else "log" if self._log is not None else "nowhere"
-        return f"Recorder(consumer={self._consumer}, batches={self._run.batches + len(self._pending)}, to={to!r})"
+        to = self._file.path if self._file is not None else "log" if self._log is not None else "nowhere"
+        return f"Recorder(consumer={self._consumer}, batches={self._run.batches + len(self._pending)}, to={str(to)!r})"
 
     def _flush(self) -> None:
         records, self._pending = self._pending, []
@@ -142,7 +137,7 @@ class Recorder:
         self._run.add(records)
         self._epoch.add(records)
         if self._file is not None:
-            self._file.writelines([_BATCH_LINE % (self._consumer, *record) for record in records])
+            self._file.write("".join([_BATCH_LINE % (self._consumer, *record) for record in records]))
 
     def _summary(self, epoch: int) -> dict[str, Any]:
         sums = self._epoch

@@ -11,6 +11,7 @@ from collections import deque
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from swift_loader.telemetry.outfile import publish, tell, trusted
 from swift_loader.telemetry.record import BatchRecord
 
 #: Some tens of megabytes of JSON.
@@ -39,17 +40,36 @@ class Trace:
     """
 
     def __init__(self, path: str, consumer: int) -> None:
-        self._path = Path(path)
-        self._path.parent.mkdir(parents=True, exist_ok=True)
+        self._path: Path | None = Path(path).absolute()
+        try:
+            trusted(self._path)
+        except OSError as error:
+            self._give_up(error)
         self._consumer = consumer
         self._batches: deque[tuple[BatchRecord, Moments]] = deque(maxlen=_KEPT_BATCHES)
 
     def batch(self, record: BatchRecord, moments: Moments) -> None:
         """Notes one batch."""
-        self._batches.append((record, moments))
+        if self._path is not None:
+            self._batches.append((record, moments))
 
     def close(self) -> None:
-        """Writes the file."""
+        """Writes the file, as a whole or not at all; may be called twice."""
+        path, self._path = self._path, None
+        if path is None:
+            return
+        text = json.dumps({"traceEvents": self._all_events(), "displayTimeUnit": "ms"})
+        try:
+            publish(path, text.encode())
+        except OSError as error:
+            tell("trace_file", path, error)
+
+    def _give_up(self, error: OSError) -> None:
+        path, self._path = self._path, None
+        assert path is not None
+        tell("trace_file", path, error)
+
+    def _all_events(self) -> list[dict[str, Any]]:
         workers = sorted({record.worker for record, _ in self._batches})
         names = {0: "consumer", **{1 + worker: f"worker {worker}" for worker in workers}}
         events: list[dict[str, Any]] = [
@@ -58,7 +78,7 @@ class Trace:
         ]
         for record, moments in self._batches:
             events += self._events(record, moments)
-        self._path.write_text(json.dumps({"traceEvents": events, "displayTimeUnit": "ms"}), encoding="utf-8")
+        return events
 
     def _events(self, record: BatchRecord, moments: Moments) -> list[dict[str, Any]]:
         which = {"epoch": record.epoch, "step": record.step}

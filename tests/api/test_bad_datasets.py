@@ -10,6 +10,7 @@ import types
 import pytest
 
 from swift_loader import ConfigError, DataError, LayoutError, SwiftLoader, WorkerDied, WorkerStartFailed
+from tests.api.given import Changing, Odd, as_bytes, fails_for_7, generator_of, make_no_dataset, make_without_length
 from tests.datasets import (
     CannotBeBuilt,
     DiesWhenBuilt,
@@ -82,20 +83,10 @@ def test_a_function_that_makes_no_dataset_is_refused(count: int):
         made(make_no_dataset, worker_per_consumer=count).start(0)
 
 
-def make_no_dataset() -> int:
-    return 5
-
-
 @COUNTS
 def test_a_function_that_makes_a_dataset_without_a_length_is_refused(count: int):
     with pytest.raises(ConfigError, match="has no __len__"):
         made(make_without_length, worker_per_consumer=count).start(0)
-
-
-def make_without_length():
-    from tests.datasets import WithoutLength
-
-    return WithoutLength()
 
 
 def test_a_generator_cannot_be_sent_and_the_error_names_the_ways_out():
@@ -163,39 +154,6 @@ def test_a_sample_that_raises_is_named_and_the_loader_goes_on(count: int, bad: i
         assert flat(loader) == list(range(16))
 
 
-class Odd(Numbers):
-    """Raises what is hard to carry."""
-
-    def __init__(self, how: str) -> None:
-        super().__init__(8)
-        self.how = how
-
-    def __getitem__(self, index: int):
-        if self.how == "unpicklable":
-            error = RuntimeError("holds a lock")
-            error.lock = threading.Lock()
-            raise error
-        if self.how == "unloadable":
-            raise NeedsTwo("a", "b")
-        if self.how == "stop":
-            raise StopIteration
-        if self.how == "huge":
-            raise ValueError("x" * 1_000_000)
-        if self.how == "no text":
-            raise WithoutText
-        raise KeyError(index)
-
-
-class NeedsTwo(Exception):
-    def __init__(self, one: str, two: str) -> None:
-        super().__init__(one)
-
-
-class WithoutText(Exception):
-    def __str__(self) -> str:
-        raise RuntimeError
-
-
 @COUNTS
 @pytest.mark.parametrize("how", ["unpicklable", "unloadable", "stop", "huge", "no text", "key"])
 def test_an_error_that_is_hard_to_carry_still_arrives(how: str, count: int):
@@ -214,7 +172,7 @@ def test_an_error_that_is_hard_to_carry_still_arrives(how: str, count: int):
 @COUNTS
 def test_samples_that_do_not_fit_each_other_are_named(count: int):
     with (
-        pytest.raises(LayoutError, match=r"boxes.*sample 1 has shape \(2, 4\).*sample, 0, has shape \(1, 4\)"),
+        pytest.raises(LayoutError, match=r"sample 1, \['boxes'\], has shape \(2, 4\).*sample, 0, has shape \(1, 4\)"),
         started(Ragged, shuffle=False, worker_per_consumer=count) as loader,
     ):
         next(iter(loader))
@@ -227,17 +185,6 @@ def test_a_sample_that_cannot_be_batched_is_told_with_the_way_out(count: int):
         pytest.raises(LayoutError, match=r"what.* is a set, which the default collate cannot batch.*collate_fn"),
     ):
         next(iter(loader))
-
-
-class Changing(Numbers):
-    """Sample 11 is of another kind than the others."""
-
-    def __init__(self, other) -> None:
-        super().__init__(16)
-        self.other = other
-
-    def __getitem__(self, index: int):
-        return self.other if index == 11 else {"x": index}
 
 
 @COUNTS
@@ -260,10 +207,6 @@ def test_a_collate_that_fails_is_told_and_the_loader_goes_on(count: int):
             next(iterator)
         assert "fails_for_7" in "".join(map(str, (raised.value.__cause__, raised.value.__cause__.__cause__)))
         assert [next(iterator), next(iterator)] == [4, 4]
-
-
-def fails_for_7(samples: list) -> int:
-    return len(samples) // all(sample["i"] != 7 for sample in samples)
 
 
 @COUNTS
@@ -289,10 +232,6 @@ def test_a_decoder_that_fails_raises_its_own_error_and_the_loader_goes_on(count:
         assert next(iterator) == -1  # the four of the last batch
 
 
-def as_bytes(batch) -> bytes:
-    return bytes(len(batch))
-
-
 @COUNTS
 def test_a_to_device_that_fails_raises_its_own_error(count: int):
     with made(Numbers, worker_per_consumer=count) as loader:
@@ -306,13 +245,9 @@ def test_a_to_device_that_fails_raises_its_own_error(count: int):
 def test_a_batch_that_cannot_be_pickled_is_told(count: int):
     with (
         started(Numbers, collate_fn=generator_of, worker_per_consumer=count, validate=False) as loader,
-        pytest.raises(DataError, match=r"encode raised .*generator"),
+        pytest.raises(DataError, match=r"the batch is a generator, which cannot be sent .*generator"),
     ):
         next(iter(loader))
-
-
-def generator_of(samples: list):
-    return (sample for sample in samples)
 
 
 @COUNTS

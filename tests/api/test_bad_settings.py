@@ -13,9 +13,11 @@ from tests.torch_datasets import TorchIterable, TorchWithoutLength
 from tests.watching import flat
 
 _COUNTS = ["batch_size", "nb_consumer", "data_queue_size", "message_queue_size", "nearby_mix", "worker_threads",
-           "max_attempts", "max_nb_batch_on_device", "memory_budget", "max_batch_nbytes"]  # fmt: skip
+           "max_attempts", "max_nb_batch_on_device", "memory_budget", "max_batch_nbytes",
+           "max_worker_nbytes"]  # fmt: skip
 _COUNTS_FROM_0 = ["worker_per_consumer", "max_buffer_size", "nearby_shuffle", "max_skipped", "retries", "seed"]
-_FLAGS = ["shuffle", "benchmark", "validate", "multithread", "drop_last", "elastic", "in_order", "share_dataset"]
+_FLAGS = ["shuffle", "benchmark", "validate", "multithread", "drop_last", "elastic", "in_order", "share_dataset",
+          "allow_fork", "check_finite"]  # fmt: skip
 _CHOICES = ["even", "random_per", "start_method", "on_error", "ragged", "engine"]
 
 
@@ -84,7 +86,7 @@ def test_a_misspelt_keyword_is_refused_with_the_nearest_name(written: str, meant
 
 
 def test_an_unknown_keyword_is_refused_with_all_names():
-    with pytest.raises(ConfigError, match=r"no argument 'zzz'; known are: batch_decoder, .*worker_threads"):
+    with pytest.raises(ConfigError, match=r"no argument 'zzz'; known are: allow_fork, .*worker_threads"):
         made(Numbers, zzz=1)
 
 

@@ -22,6 +22,7 @@ from swift_loader import (
     WorkerInfo,
     WorkerStartFailed,
 )
+from tests.api.given import Generating, NotedFailure, as_text, encode, make_numbers
 from tests.datasets import (
     BothInOneSet,
     Deadly,
@@ -37,6 +38,7 @@ from tests.datasets import (
     calls,
     note,
 )
+from tests.deadly_datasets import Leaks
 from tests.loaders import made, started, stream
 from tests.watching import flat, until, workers
 
@@ -45,10 +47,6 @@ from tests.watching import flat, until, workers
 
 def test_dataset_class_may_be_a_function_that_makes_the_dataset():
     assert stream(make_numbers, {"count": 16}) == stream(Numbers, {"count": 16})
-
-
-def make_numbers(count: int) -> Numbers:
-    return Numbers(count)
 
 
 def test_dataset_kwargs_reach_the_dataset():
@@ -79,10 +77,6 @@ def test_collate_fn_makes_the_batch(count: int):
         assert list(loader) == ["0,1,2,3,4,5,6,7", "8,9"]
 
 
-def as_text(samples: list[int]) -> str:
-    return ",".join(map(str, samples))
-
-
 def test_collate_fn_none_is_the_default_collate():
     with started(Records, {"count": 8}, collate_fn=None, shuffle=False) as loader:
         batch = next(iter(loader))
@@ -106,10 +100,6 @@ def test_batch_encoder_and_batch_decoder_carry_the_batch(count: int, collate):
     with started(Numbers, {"count": 16}, shuffle=False, **options) as loader:
         assert list(loader) == [list(range(8)), list(range(8, 16))]
     assert decoded == [bytes(range(8)), bytes(range(8, 16))]
-
-
-def encode(batch) -> bytes:
-    return bytes(int(number) for number in batch)
 
 
 def test_multithread_is_a_telecom_thread_per_worker_or_one_for_all():
@@ -138,12 +128,6 @@ def test_validate_true_starts_no_second_worker_where_the_dataset_cannot_be_built
     with pytest.raises(WorkerStartFailed, match="RuntimeError: no disc"):
         made(NotedFailure, {"folder": str(tmp_path)}, worker_per_consumer=4).start(0)
     assert len(calls(tmp_path, "init")) == 1
-
-
-class NotedFailure(Noted):
-    def __init__(self, folder: str) -> None:
-        super().__init__(folder)
-        raise RuntimeError("no disc")
 
 
 def test_validate_true_has_start_raise_what_is_wrong_with_the_first_batch():
@@ -231,20 +215,25 @@ def test_start_method_fork_is_refused_while_threads_run():
         thread.join()
 
 
+def test_allow_fork_forks_while_threads_run():
+    go_on = threading.Event()
+    thread = threading.Thread(target=go_on.wait, name="somebody-else")
+    thread.start()
+    try:
+        with pytest.raises(ConfigError, match="allow_fork=True"):
+            made(Numbers, start_method="fork").start(0)
+        with started(Numbers, start_method="fork", allow_fork=True) as loader:
+            assert sorted(flat(loader)) == list(range(64))
+    finally:
+        go_on.set()
+        thread.join()
+
+
 def test_start_method_fork_takes_what_cannot_be_sent():
     lines = (line for line in ["a", "b", "c"])
     with SwiftLoader.from_dataset(Generating(lines), 1, 1, 1, shuffle=False, start_method="fork") as loader:
         loader.start(0)
         assert [batch for (batch,) in loader] == ["a", "b", "c"]
-
-
-class Generating(Numbers):
-    def __init__(self, lines) -> None:
-        super().__init__(3)
-        self.lines = lines
-
-    def __getitem__(self, index: int) -> str:
-        return next(self.lines)
 
 
 @pytest.mark.parametrize("count", [0, 2])
@@ -297,7 +286,7 @@ def test_retries_is_how_often_a_sample_is_tried_again(count: int, retries: int):
 @pytest.mark.parametrize("attempts", [None, 1, 2])
 def test_max_attempts_is_how_many_workers_a_batch_may_kill(attempts: int | None, tmp_path):
     given = {"worker_per_consumer": 2, "shuffle": False, "batch_size": 4, "max_attempts": attempts}
-    with started(Deadly, {"folder": str(tmp_path), "count": 4000}, **given) as loader:
+    with started(Deadly, {"folder": str(tmp_path), "how": "segfault", "count": 4000}, **given) as loader:
         with pytest.raises(PoisonedTicket, match="sample 13"):
             list(loader)
         assert len(calls(tmp_path, "dies")) == (attempts or 3)
@@ -315,10 +304,36 @@ def test_ragged_decides_between_an_error_and_lists(count: int):
     assert torch.equal(batch["i"], torch.arange(8))
 
 
+class InfiniteAtSix(Numbers):
+    def __getitem__(self, index: int) -> float:
+        return float("inf") if index == 6 else float(index)
+
+
+@pytest.mark.parametrize("count", [0, 2])
+def test_check_finite_takes_a_sample_with_an_infinity_as_failed(count: int):
+    given = {"worker_per_consumer": count, "batch_size": 4, "shuffle": False}
+    with started(InfiniteAtSix, {"count": 8}, **given) as loader:
+        assert [batch.isinf().sum().item() for batch in loader] == [0, 1]
+    with started(InfiniteAtSix, {"count": 8}, check_finite=True, **given) as loader:
+        iterator = iter(loader)
+        assert next(iterator).tolist() == [0, 1, 2, 3]
+        with pytest.raises(DataError, match=r"sample 6 has 1 of 1 values that are NaN or infinite.*step 1\)"):
+            next(iterator)
+    with started(InfiniteAtSix, {"count": 8}, check_finite=True, on_error="skip", **given) as loader:
+        assert [batch.tolist() for batch in loader] == [[0, 1, 2, 3], [4, 5, 7]]
+
+
 def test_memory_budget_is_what_slots_may_take():
     with started(Pictures, {"count": 640}, memory_budget=4 << 20, message_queue_size=1) as loader:
         for _ in loader:
             assert loader.statistics()["slot_bytes"] <= 4 << 20
+
+
+def test_max_worker_nbytes_replaces_workers_that_grow():
+    for most, replaced in ((None, False), (1 << 40, False), (40 << 20, True)):
+        with started(Leaks, {"count": 128, "nbytes": 1 << 20}, max_worker_nbytes=most) as loader:
+            assert sorted(index for batch in loader for index in batch["index"].tolist()) == list(range(128))
+            assert bool(loader.statistics()["workers_recycled"]) is replaced
 
 
 def test_max_batch_nbytes_refuses_larger_batches():

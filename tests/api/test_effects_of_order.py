@@ -7,6 +7,7 @@ from itertools import pairwise
 import pytest
 
 from swift_loader import ConfigError, EpochPlan, WeightedPlan
+from tests.api.given import Backwards
 from tests.datasets import Noted, Numbers, Random, calls
 from tests.loaders import made, started, stream
 from tests.watching import flat, until
@@ -126,20 +127,6 @@ def test_elastic_makes_the_same_global_steps_for_any_number_of_consumers():
 
     assert steps(1, elastic=True) == steps(2, elastic=True) == steps(3, elastic=True)
     assert steps(1, nearby_shuffle=60) != steps(3, nearby_shuffle=60)
-
-
-class Backwards:
-    """A plan of a user's own."""
-
-    def step_count(self, epoch: int, consumer: int) -> int:
-        return 3 + epoch
-
-    def indices(self, epoch: int, consumer: int, first: int, count: int) -> list[list[int]]:
-        last = min(first + count, self.step_count(epoch, consumer))
-        return [[90 - step, consumer, epoch] for step in range(first, last)]
-
-    def fingerprint(self) -> dict[str, str]:
-        return {"plan": "Backwards"}
 
 
 @pytest.mark.parametrize("workers", [0, 2])

@@ -9,19 +9,16 @@ One oracle for all rows of the faults, for other loaders too: it needs batches t
 from __future__ import annotations
 
 import threading
-import zlib
-from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import product
-from time import monotonic
 from typing import Any
 
-import numpy as np
 import pytest
 
 from swift_loader import SwiftLoader
+from swift_loader.testing.oracle import Delivered, delivered, differences, record
 from tests.loaders import made, started
 from tests.traced import COUNT, Traced
 
@@ -29,16 +26,23 @@ BATCH = 8
 #: How long anything may take before a test calls it a hang.
 HANG_S = 60.0
 
-
-@dataclass(frozen=True, slots=True)
-class Delivered:
-    """One batch, as its consumer saw it."""
-
-    epoch: int
-    step: int
-    indices: tuple[int, ...]
-    crc: int
-    at_s: float = 0.0
+__all__ = [
+    "ALL_WORLDS",
+    "BATCH",
+    "COUNT",
+    "HANG_S",
+    "WORLDS",
+    "Delivered",
+    "Traced",
+    "World",
+    "delivered",
+    "differences",
+    "faultless",
+    "in_thread",
+    "in_worlds",
+    "record",
+    "traced",
+]
 
 
 @dataclass(frozen=True)
@@ -120,47 +124,3 @@ def faultless(epochs: int = 1, count: int = COUNT, dataset: Any = Traced, **sett
     with made(dataset, {"count": count}, **{"batch_size": BATCH, "worker_per_consumer": 0, **settings}) as loader:
         loader.start(0)
         return record(loader, epochs)
-
-
-def record(loader: Iterable[Any], epochs: int = 1, meanwhile: Callable[[int], None] | None = None) -> list[Delivered]:
-    """All that ``loader`` delivers; ``meanwhile`` is called after each step with its number."""
-    found = []
-    for epoch in range(epochs):
-        for step, batch in enumerate(loader):
-            found.append(delivered(epoch, step, batch))
-            if meanwhile is not None:
-                meanwhile(step)
-    return found
-
-
-def delivered(epoch: int, step: int, batch: Any) -> Delivered:
-    """The record of one batch."""
-    crc = 0
-    for key in sorted(batch):
-        crc = zlib.crc32(np.ascontiguousarray(batch[key]), crc)
-    return Delivered(epoch, step, tuple(batch["index"].tolist()), crc, monotonic())
-
-
-def differences(found: list[Delivered], expected: list[Delivered], *, in_order: bool = True) -> list[str]:
-    """What is wrong with ``found``, in words; nothing if it is what was expected."""
-    return [*_lost_and_doubled(found, expected), *(_out_of_place(found, expected) if in_order else [])]
-
-
-def _lost_and_doubled(found: list[Delivered], expected: list[Delivered]) -> list[str]:
-    had, wanted = (Counter((one.epoch, i) for one in run for i in one.indices) for run in (found, expected))
-    words = []
-    if lost := wanted - had:
-        words.append(f"{lost.total()} samples were lost, as (epoch, index): {sorted(lost)[:5]}")
-    if doubled := had - wanted:
-        words.append(f"{doubled.total()} samples came twice or should not have come: {sorted(doubled)[:5]}")
-    return words
-
-
-def _out_of_place(found: list[Delivered], expected: list[Delivered]) -> list[str]:
-    for had, wanted in zip(found, expected, strict=False):
-        where = f"epoch {wanted.epoch}, step {wanted.step}"
-        if had.indices != wanted.indices:
-            return [f"{where} holds samples {had.indices}, expected were {wanted.indices}"]
-        if had.crc != wanted.crc:
-            return [f"{where} holds the right samples and other bytes"]
-    return []

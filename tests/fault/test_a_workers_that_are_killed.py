@@ -113,7 +113,7 @@ def test_a5_a6_a_worker_that_leaves_by_itself_is_a_death_whatever_its_code(how: 
 
 
 def test_a8_a_poison_sample_is_named_and_with_no_more_attempts_than_were_set(tmp_path):
-    with started(Deadly, {"folder": str(tmp_path)}, shuffle=False, max_attempts=2) as loader:
+    with started(Deadly, {"folder": str(tmp_path), "how": "segfault"}, shuffle=False, max_attempts=2) as loader:
         with pytest.raises(PoisonedTicket, match=r"killed 2 workers.* sample 13"):
             list(loader)
         with pytest.raises(PoisonedTicket):  # in the next epoch too

@@ -11,24 +11,11 @@ import pytest
 
 from swift_loader import PoisonedTicket
 from tests.datasets import Deadly, Hangs, Numbers, Records, calls
+from tests.deadly_datasets import Looping
 from tests.loaders import started, stream
 from tests.watching import flat, plain, until, workers
 
 METHODS = ["forkserver", "spawn", "fork"]
-
-
-class Loops(Hangs):
-    """Sample ``bad`` is a search in C that holds the interpreter lock for ever."""
-
-    def __getitem__(self, index: int) -> object:
-        if index == self.bad and len(calls(self.folder)) < self.times:
-            import re
-
-            from tests.datasets import note
-
-            note(self.folder, "hangs", index)
-            re.match("(a+)+$", "a" * 64 + "b")
-        return index
 
 
 @pytest.mark.parametrize("method", METHODS)
@@ -49,7 +36,7 @@ def test_a9_a_stopped_worker_is_replaced_and_nothing_is_lost(method: str):
     assert took_s < 20  # to reach: 2 s
 
 
-@pytest.mark.parametrize("dataset", [Hangs, Loops])
+@pytest.mark.parametrize("dataset", [Hangs, Looping])
 @pytest.mark.parametrize("method", ["forkserver", "spawn"])
 def test_a11_a12_one_that_hangs_is_told_with_its_stack_then_killed_and_its_sample_made_again(
     dataset: type, method: str, tmp_path

@@ -21,13 +21,14 @@ ENDS = {
     ("device/underway.py", "synchronize"): "a copy of the device's: its driver ends it, or ends the process",
     ("device/driver.py", "join"): "a thread that makes one call to the device's runtime",
     ("device/landing.py", "get"): "close() tells the thread, and puts an item for the consumer",
-    ("engines/local.py", "waitpid"): "its pidfd has told that the process is gone, or it was killed just before",
+    ("engines/server.py", "waitid"): "never waits: WNOHANG",
     ("engines/zygote.py", "waitpid"): "only asked for a child whose pidfd has told that it is gone",
     ("pool/channel.py", "recvmsg"): "the other end's death ends it; in the trainer it never waits",
     ("pool/brisk.py", "recvmsg"): "never waits: MSG_DONTWAIT",
     ("pool/crew.py", "result"): "the dataset's own time, in a worker: the consumer kills it after timeout_s",
     ("pool/outbox.py", "wait"): "a daemon thread of a worker, which ends with it",
     ("pool/outbox.py", "sleep"): "20 ms",
+    ("testing/faulty.py", "sleep"): "it is the fault: the loader under test ends it",
 }
 
 

@@ -1,39 +1,18 @@
-"""Nothing outlives its loader: not after close, not after a crash of the trainer, not if the loader is forgotten."""
+"""Nothing outlives its loader: not after close, not if the loader is forgotten. (How trainers end: tests/fault.)"""
 
 from __future__ import annotations
 
 import gc
 import os
-import signal
 import subprocess
 import threading
 import time
-from collections import Counter
-from pathlib import Path
 
-import psutil
 import pytest
 
 from tests.datasets import Numbers, Pictures, Slow
 from tests.loaders import made, started
-from tests.watching import begin_script, descendants, flat, run_script, until, workers
-
-
-def test_start_and_close_fifty_times_leaves_no_more_than_once():
-    def counts() -> tuple[Counter[str], int, int]:
-        gc.collect()
-        found = [path.readlink().name for path in Path("/proc/self/fd").iterdir() if path.is_symlink()]
-        return Counter(found), threading.active_count(), len(psutil.Process().children())
-
-    def once(round_: int) -> None:
-        with started(Pictures, {"count": 8}, worker_per_consumer=1 + round_ % 2, batch_size=4) as loader:
-            next(iter(loader))
-
-    once(0)
-    before = counts()
-    for round_ in range(50):
-        once(round_)
-    assert counts() == before
+from tests.watching import descendants, flat, run_script, until, workers
 
 
 @pytest.mark.parametrize("method", ["forkserver", "spawn", "fork"])
@@ -83,111 +62,6 @@ def test_a_forgotten_loader_warns_and_leaves_nothing():
     with pytest.warns(ResourceWarning, match="was not closed"):
         del loader
     until(lambda: not descendants(), "the end of the workers")
-
-
-FORGETS = """
-import psutil, sys
-from tests.datasets import Numbers, Pictures
-from tests.loaders import made
-
-if __name__ == "__main__":
-    loader = made(Pictures, {"count": 640}, start_method=sys.argv[1])
-    loader.start(0)
-    iterator = iter(loader)
-    batch = next(iterator)
-    print(*[process.pid for process in psutil.Process().children(recursive=True)])
-"""
-
-
-@pytest.mark.parametrize("method", ["forkserver", "spawn", "fork"])
-def test_an_interpreter_with_a_forgotten_loader_exits_and_says_so(method: str, tmp_path):
-    with begin_script(tmp_path, FORGETS, method) as process:
-        out, err = process.communicate(timeout=20)
-    assert process.returncode == 0, err
-    assert "ResourceWarning" in err
-    assert "was not closed" in err
-    assert "Traceback" not in err
-    assert "Fatal" not in err
-    pids = list(map(int, out.split()))
-    assert len(pids) >= 2
-    until(lambda: not any(map(psutil.pid_exists, pids)), "the end of the workers")
-
-
-WAITS = """
-import sys
-from tests.datasets import Slow
-from tests.loaders import made
-from tests.watching import until, workers
-
-if __name__ == "__main__":
-    loader = made(Slow, {"seconds": 0.05, "count": 1000}, start_method=sys.argv[1], batch_size=2)
-    loader.start(0)
-    next(iter(loader))
-    until(lambda: len(workers()) == 2)
-    print("ready", flush=True)
-    for batch in loader:
-        pass
-    until(lambda: False)
-"""
-
-
-@pytest.mark.parametrize("method", ["forkserver", "spawn", "fork"])
-def test_a_killed_trainer_leaves_no_worker(method: str, tmp_path):
-    with begin_script(tmp_path, WAITS, method) as process:
-        assert process.stdout is not None
-        assert process.stdout.readline() == "ready\n"
-        children = descendants(process.pid)
-        assert len(children) >= 2
-        process.kill()
-        begun = time.monotonic()
-        until(lambda: not any(child.is_running() and child.status() != "zombie" for child in children))
-        assert time.monotonic() - begun < 1.0  # promised: 0.1 s; the machine may be busy
-
-
-def test_ten_killed_trainers_take_their_workers_along_in_a_tenth_of_a_second(tmp_path):
-    out = run_script(
-        tmp_path,
-        """
-import os, signal, statistics, time
-import psutil
-import torch
-from tests.datasets import Slow
-from tests.loaders import started
-from tests.watching import descendants, until, workers
-
-if __name__ == "__main__":
-    took = []
-    for _ in range(10):
-        trainer = os.fork()
-        if trainer == 0:
-            with started(Slow, {"seconds": 5.0}, batch_size=1, validate=False) as loader:
-                next(iter(loader))
-        until(lambda: len(workers(trainer)) == 2)
-        family = descendants(trainer)
-        os.kill(trainer, signal.SIGKILL)
-        begun = time.monotonic()
-        until(lambda: not any(one.is_running() and one.status() != "zombie" for one in family))
-        took.append(time.monotonic() - begun)
-        os.waitpid(trainer, 0)
-    print(statistics.median(took) < 0.1, max(took) < 1.0)
-""",
-        PYTHONWARNINGS="ignore",
-    )
-    assert out == "True True\n"
-
-
-def test_an_interrupted_trainer_gives_one_traceback_and_leaves_no_worker(tmp_path):
-    with begin_script(tmp_path, WAITS, "forkserver") as process:
-        assert process.stdout is not None
-        assert process.stdout.readline() == "ready\n"
-        children = descendants(process.pid)
-        for one in [*children, psutil.Process(process.pid)]:
-            one.send_signal(signal.SIGINT)  # as a terminal does, to the whole group
-        _, err = process.communicate(timeout=20)
-    assert process.returncode == -signal.SIGINT
-    assert err.count("Traceback") == 1
-    assert "KeyboardInterrupt" in err
-    until(lambda: not any(child.is_running() and child.status() != "zombie" for child in children))
 
 
 def test_a_child_that_the_trainer_forks_keeps_no_worker_alive(tmp_path):

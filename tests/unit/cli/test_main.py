@@ -14,7 +14,8 @@ def test_help_names_every_command(capsys: pytest.CaptureFixture[str]):
     with pytest.raises(SystemExit) as left:
         cli.main(["--help"])
     assert left.value.code == 0
-    assert all(name in capsys.readouterr().out for name in cli.COMMANDS)
+    told = capsys.readouterr().out
+    assert all(name in told for name in cli.COMMANDS)
 
 
 def test_the_version_is_the_packages(capsys: pytest.CaptureFixture[str]):

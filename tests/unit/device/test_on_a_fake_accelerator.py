@@ -4,15 +4,18 @@ The stage, its driver and torch run as they do on CUDA; what the device is given
 """
 
 import json
+import os
 import shutil
+import signal
 import subprocess
 import sys
+import time
 
 import pytest
 
 from tests.unit.device.fake_accelerator import build
 from tests.unit.device.on_the_fake_accelerator import SCENES
-from tests.watching import ROOT, begin_script
+from tests.watching import ROOT, begin_script, descendants, until
 
 pytestmark = pytest.mark.skipif(
     shutil.which("g++") is None, reason="the accelerator is compiled with g++, which is not here"
@@ -59,3 +62,35 @@ def test_a_loader_that_was_forgotten_lets_the_interpreter_end_in_peace(library, 
         out, err = process.communicate(timeout=60)
     assert (process.returncode, out) == (0, "done\n"), err
     assert not [line for line in err.splitlines() if "Warning" not in line and not line.startswith(" ")], err
+
+
+INTERRUPTED = """
+import os, sys
+os.setpgid(0, 0)
+from tests.datasets import Pictures
+from tests.loaders import made
+from tests.unit.device.fake_accelerator import install
+
+fake = install(sys.argv[1])
+fake.fake_delays(2_000, 1_000)
+with made(Pictures, {"count": 1 << 30}, max_nb_batch_on_device=2) as loader:
+    loader.start(0, "fdev:0")
+    for step, batch in enumerate(loader):
+        if step == 5:
+            print("goes on", flush=True)
+"""
+
+
+def test_c4_ctrl_c_while_a_thread_lands_ahead_gives_one_traceback(library, tmp_path):
+    with begin_script(tmp_path, INTERRUPTED, str(library)) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "goes on\n"
+        family = descendants(process.pid)
+        begun = time.monotonic()
+        os.killpg(process.pid, signal.SIGINT)
+        _, err = process.communicate(timeout=60)
+    assert time.monotonic() - begun < 10  # to reach: 1 s
+    assert process.returncode == -signal.SIGINT
+    assert err.count("Traceback") == 1, err
+    assert err.endswith("\nKeyboardInterrupt\n"), err
+    until(lambda: not [one for one in family if one.is_running() and one.status() != "zombie"])

@@ -43,6 +43,7 @@ class Berth:
         self.word = [1]
         self.wanted = Wanted(self.word, 1)
         self.following = None
+        self.careful = False
         self.made = 0
 
     def room(self, nbytes, keep=0):

@@ -6,6 +6,7 @@ from collections import Counter, deque
 
 from swift_loader.config import LoaderConfig
 from swift_loader.errors import FailureReport
+from swift_loader.pool.death import Death
 from swift_loader.pool.dispatch import Dispatch, Failed, Full, Ticket
 from swift_loader.pool.ledger import LANDING, Holder, Ledger
 from swift_loader.pool.line import Line
@@ -138,7 +139,7 @@ class World:
         guilty = worker.line.in_hand()
         if guilty is not None and self.words[guilty.slot] == guilty.seq:
             self.kills[guilty.seq, worker.index] += 1
-        poison = self.dispatch.died(worker.line)
+        poison = self.dispatch.died(worker.line, Death("it died", worker.index))
         if poison is not None:
             assert poison.seq == guilty.seq
             assert self._is_poison(poison.seq)

@@ -4,10 +4,10 @@ import pytest
 
 from swift_loader.pool import messages
 from swift_loader.pool.channel import SocketChannel
-from swift_loader.pool.control import FETCHES, Cell
+from swift_loader.pool.control import BUILDS, FETCHES, Cell
 from swift_loader.pool.line import Line
 from swift_loader.pool.messages import Order
-from swift_loader.pool.policy import Event
+from swift_loader.pool.policy import Event, Instruction
 
 
 class Process:
@@ -118,6 +118,28 @@ def test_a_worker_that_does_not_read_is_an_error_that_names_it(line):
         pass
     with pytest.raises(BufferError, match="c0w3"):
         line.send(bytes(1000))
+    worker.close()
+    line.disconnect()
+
+
+def test_one_that_has_not_begun_to_answer_is_told_of_and_not_asked_since_the_question_would_kill_it(line):
+    line.prepare()
+    worker = _connected(line)
+    assert [line.look(1.0) for _ in range(4)].count(Instruction.WARN) == 1
+    assert line.process.asks == 0
+    line.cell.enter(BUILDS)
+    assert [line.look(1.0) for _ in range(4)].count(Instruction.WARN) == 1
+    assert line.process.asks == 1
+    worker.close()
+    line.disconnect()
+
+
+def test_one_that_was_killed_takes_no_orders_even_if_it_still_greets(line):
+    worker = _connected(line)
+    line.process.stopped = True
+    assert Instruction.KILL in [line.look(1.0) for _ in range(3)]
+    line.greet()
+    assert not line.greeted
     worker.close()
     line.disconnect()
 

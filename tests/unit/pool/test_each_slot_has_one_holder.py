@@ -131,6 +131,21 @@ def test_a_lease_let_go_twice_is_an_error():
         ledger.changed(slot, -LANDING - 1)
 
 
+def test_a_slot_that_was_lost_is_never_given_again_and_takes_no_room_from_others():
+    ledger = Ledger(100, MOST)
+    lost = ledger.take(300, set())
+    ledger.lost(lost)
+    assert ledger.nbytes == 0
+    assert ledger.held_by(Holder.NOBODY) == 1
+    second = ledger.take(300, {lost})  # more than the budget: again the only one
+    assert second not in (lost, None)
+    for move in (ledger.given_back, ledger.lost, ledger.thrown_away):
+        with pytest.raises(LedgerError, match="is lost"):
+            move(lost)
+    ledger.given_back(second)
+    assert ledger.take(300, {lost}) == second
+
+
 def test_the_first_slot_is_given_whatever_the_budget():
     ledger = Ledger(10, MOST)
     assert ledger.take(1000, ()) == 0

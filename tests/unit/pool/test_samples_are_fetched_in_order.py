@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from swift_loader.pool.control import FETCHES
 from swift_loader.pool.fetch import MakeFailed, TakenBack, Wanted
 from tests.unit.batch.samples import examples
 from tests.unit.pool.making import Listed, fetcher
@@ -196,7 +197,7 @@ def test_whatever_the_dataset_raises_names_the_sample(fetchers, error, settings)
 def test_the_cell_tells_which_sample_is_in_hand(fetchers):
     for settings in ({}, {"worker_threads": 2}):
         one = fetchers(Listed(list("abcd")), **settings)
-        one._cell.enter(2, 1)
+        one._cell.enter(FETCHES, 1)
         for row, _ in enumerate(one.samples([3, 2, 1], Wanted([1], 1))):
             assert one._cell.index == [3, 2, 1][row]
 

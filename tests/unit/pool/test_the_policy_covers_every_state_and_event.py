@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from swift_loader.pool.policy import (
     DELAYS_S,
     MAX_BIRTHS,
+    MAX_KILLED_BIRTHS,
     STOPPED_S,
     TABLE,
     Event,
@@ -19,16 +20,18 @@ from swift_loader.pool.policy import (
 )
 
 N, W, K, L = Instruction.NOTHING, Instruction.WARN, Instruction.KILL, Instruction.LAUNCH
-A, B, S, C = State.ABSENT, State.STARTING, State.SERVING, State.CONDEMNED
+A, B, S, C, V = State.ABSENT, State.STARTING, State.SERVING, State.CONDEMNED, State.LEAVING
+G = Instruction.LET_GO
 
 #: Written down a second time, by hand: what comes of an event, or None where it cannot happen.
 EXPECTED = {
-    #                 LAUNCHED  GREETED  STOPPED  LATE    OVERDUE  DIED
-    State.ABSENT:    ((B, N),   None,    None,    None,   None,    None),
-    State.STARTING:  (None,     (S, N),  (C, K),  (B, W), (B, N),  (A, L)),
-    State.SERVING:   (None,     None,    (C, K),  (S, W), (C, K),  (A, L)),
-    State.CONDEMNED: (None,     (C, N),  (C, N),  (C, N), (C, N),  (A, L)),
-    State.GIVEN_UP:  (None,     None,    None,    None,   None,    None),
+    #                 LAUNCHED  GREETED  STOPPED  LATE    OVERDUE  DIED    KILLED  LEAVES   LINGERS
+    State.ABSENT:    ((B, N),   None,    None,    None,   None,    None,   None,   None,    None),
+    State.STARTING:  (None,     (S, N),  (C, K),  (B, W), (B, N),  (A, L), (A, L), None,    None),
+    State.SERVING:   (None,     None,    (C, K),  (S, W), (C, K),  (A, L), (A, L), (V, N),  None),
+    State.LEAVING:   (None,     None,    (C, K),  (V, N), (C, K),  (A, L), (A, L), None,    None),
+    State.CONDEMNED: (None,     (C, N),  (C, N),  (C, N), (C, N),  (A, L), None,   (C, N),  (A, G)),
+    State.GIVEN_UP:  (None,     None,    None,    None,   None,    None,   None,   None,    None),
 }  # fmt: skip
 
 
@@ -59,6 +62,12 @@ def test_a_worker_that_dies_at_birth_is_started_ever_later_and_then_no_more():
     assert policy.state is State.GIVEN_UP
 
 
+def test_one_that_others_kill_while_it_starts_is_started_more_often_and_not_for_ever():
+    policy = Policy(10, 5)
+    said = [_run(policy, Event.LAUNCHED, Event.KILLED)[-1] for _ in range(MAX_KILLED_BIRTHS)]
+    assert said == [L] * (MAX_KILLED_BIRTHS - 1) + [Instruction.GIVE_UP]
+
+
 def test_a_worker_that_has_served_is_replaced_at_once_however_often():
     policy = Policy(10, 5)
     for _ in range(100):
@@ -70,6 +79,29 @@ def test_one_that_was_killed_while_it_started_counts_as_dead_at_birth():
     policy = Policy(10, 5)
     for expected in [L] * (MAX_BIRTHS - 1) + [Instruction.GIVE_UP]:
         assert _run(policy, Event.LAUNCHED, Event.STOPPED, Event.DIED)[-1] is expected
+
+
+def test_one_that_the_kernel_cannot_end_is_let_go_of_soon_and_never_before_it_was_killed():
+    policy = _serving(timeout_s=2.0)
+    said = [_looked(policy, seconds=0.5) for _ in range(8)]
+    assert said[4:] == [K, N, N, G]
+    assert policy.state is A
+    assert policy.delay_s == 0
+
+
+def test_one_that_was_killed_is_not_given_more_time_by_what_it_still_does():
+    policy = _serving(timeout_s=1.0)
+    assert [_looked(policy) for _ in range(2)] == [N, K]
+    assert [_looked(policy, (number,), is_busy=False) for number in (7, 8)] == [N, G]
+
+
+def test_one_that_leaves_is_replaced_at_once_and_killed_if_it_does_not_go():
+    policy = _serving(timeout_s=2.0)
+    assert _run(policy, Event.LEAVES, Event.DIED) == [N, L]
+    assert policy.delay_s == 0
+    policy = _serving(timeout_s=2.0)
+    policy.happened(Event.LEAVES)
+    assert [_looked(policy) for _ in range(3)] == [N, N, K]
 
 
 def _serving(timeout_s=10.0, warning_s=5.0):

@@ -1,0 +1,89 @@
+"""What ties a child to the trainer: a channel, and a lifeline that ends it with all that it has started.
+
+A lifeline is a pipe. Its only write end is the trainer's; the child has armed its read end (`guard.die_with`) so that
+the kernel kills the child's process group when the write end closes: because the trainer has gone, however it went, or
+because the lifeline was cut. So the write ends must stay with the trainer: they are closed on exec, and in children
+that the trainer forks. The trainer keeps the read end too: when the child alone has died, cutting the lifeline still
+ends those whom it has started. The kernel holds the group itself, not its number, so nobody else is ever hit.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import select
+import socket
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from swift_loader.pool.channel import SocketChannel
+
+_lifelines: set[Lifeline] = set()
+
+
+class Lifeline:
+    """The trainer's hold on one child and its group."""
+
+    def __init__(self) -> None:
+        self.alive, self._write_end = os.pipe2(os.O_CLOEXEC)
+        _lifelines.add(self)
+
+    def cut(self) -> None:
+        """Kills what is left of the child's group; may be called twice."""
+        _lifelines.discard(self)
+        self.forget()
+        if self.alive >= 0:
+            os.close(self.alive)
+            self.alive = -1
+
+    def forget(self) -> None:
+        """Lets go of the write end. That kills, unless another process holds it too."""
+        if self._write_end >= 0:
+            os.close(self._write_end)
+            self._write_end = -1
+
+
+def _forget_lifelines() -> None:
+    for lifeline in _lifelines:
+        with contextlib.suppress(OSError):
+            lifeline.forget()
+    _lifelines.clear()
+
+
+os.register_at_fork(after_in_child=_forget_lifelines)
+
+
+@dataclass(frozen=True, slots=True)
+class Ends:
+    """What connects this process and a child."""
+
+    ours: SocketChannel
+    theirs: socket.socket
+    lifeline: Lifeline
+
+    @property
+    def fds(self) -> list[int]:
+        """What the child is given: its end of the channel, and of its lifeline."""
+        return [self.theirs.fileno(), self.lifeline.alive]
+
+
+@contextlib.contextmanager
+def ends() -> Iterator[Ends]:
+    """Makes the ends; the child's end of the channel is closed here afterwards, and all if there is no child."""
+    ours, theirs = SocketChannel.pair()
+    lifeline = Lifeline()
+    try:
+        yield Ends(ours, theirs, lifeline)
+    except BaseException:
+        ours.close()
+        lifeline.cut()
+        raise
+    finally:
+        theirs.close()
+
+
+def is_readable(fd: int, timeout_s: float) -> bool:
+    """Whether there is something to read, or a process has gone if ``fd`` is its pidfd; waits for it so long."""
+    poll = select.poll()
+    poll.register(fd, select.POLLIN)
+    return bool(poll.poll(timeout_s * 1000))

@@ -1,0 +1,38 @@
+"""Why the system has refused another process or thread, and what to do about it."""
+
+from __future__ import annotations
+
+import errno
+import os
+import resource
+
+from swift_loader.pool.cgroup import folders, number
+
+
+def why_no_process(number: int | None) -> str:
+    """In words, for the error number of a fork or an exec."""
+    text = f"cannot start a worker process: {_named(number)}"
+    return f"{text}: {_limits()}" if number == errno.EAGAIN else text
+
+
+def why_no_thread() -> str:
+    """In words; the only reason that threads are refused for."""
+    return f"cannot start a thread: {_named(errno.EAGAIN)}: {_limits()}"
+
+
+def _named(number: int | None) -> str:
+    return f"{errno.errorcode.get(number or 0, number)}, {os.strerror(number or 0)}"
+
+
+def _limits() -> str:
+    limit, _ = resource.getrlimit(resource.RLIMIT_NPROC)
+    named = "unlimited" if limit == resource.RLIM_INFINITY else str(limit)
+    return (
+        f"the limit of this user's processes and threads is {named} (ulimit -u){_limit_of_control_group()}. Ask for "
+        "fewer workers (worker_per_consumer), end other processes, or raise the limit"
+    )
+
+
+def _limit_of_control_group() -> str:
+    limits = [most for group in folders("pids") if (most := number(group / "pids.max")) is not None]
+    return f", that of its control group {min(limits)} (pids.max)" if limits else ""

@@ -1,0 +1,38 @@
+"""Anonymous files in memory: what the processes of one loader share. They have no name, so that nothing can be left
+behind and nobody else can find them, and they are for this user alone.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+
+from swift_loader.errors import ConfigError
+
+#: Nothing in it can be run: some machines refuse a memory file without it, older kernels one that has it.
+_MFD_NOEXEC_SEAL = 0x8
+
+
+def memory_file(name: str) -> int:
+    """A new one, empty; gives back its descriptor. ``name`` is only what ``/proc`` shows.
+
+    Raises:
+        ConfigError: if this machine has none.
+    """
+    flags = os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING
+    try:
+        try:
+            fd = os.memfd_create(name, flags | _MFD_NOEXEC_SEAL)
+        except OSError as error:
+            if error.errno != errno.EINVAL:
+                raise
+            fd = os.memfd_create(name, flags)
+    except OSError as error:
+        if error.errno in (errno.EMFILE, errno.ENFILE, errno.ENOMEM):
+            raise
+        raise ConfigError(
+            f"this system refuses files in memory (memfd_create: {error.strerror}), which workers hand batches over "
+            "with: have the container's seccomp profile allow memfd_create, or set worker_per_consumer=0"
+        ) from error
+    os.fchmod(fd, 0o600)
+    return fd

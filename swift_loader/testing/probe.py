@@ -1,0 +1,197 @@
+"""In a worker: the user's dataset, wrapped so that each sample comes as what was seen when it was asked for.
+
+A loader of probes is a loader like any other: what dies, hangs or stops in here is dealt with as it always is. Nothing
+of the trainer's side is known here.
+"""
+
+from __future__ import annotations
+
+import importlib
+import os
+import random
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from time import perf_counter_ns, process_time_ns
+from typing import Any
+
+import numpy as np
+
+from swift_loader.batch.collate import Unbatchable, spec_of
+from swift_loader.batch.finite import refuse_what_is_not_finite
+from swift_loader.batch.layout import Column
+from swift_loader.errors import ConfigError, DataError, FailureReport
+from swift_loader.pool.recipe import checked_length
+from swift_loader.testing.digest import checksum, leaves_of, size_of
+from swift_loader.testing.subject import Source
+
+_PAGE = os.sysconf("SC_PAGE_SIZE")
+#: What gives another number each time, by the name that code uses for it.
+_UNREPEATABLE = (
+    "default_rng", "RandomState", "SystemRandom", "urandom", "token_bytes", "uuid1", "uuid4", "getpid", "get_ident",
+    "time", "time_ns", "perf_counter", "monotonic", "now",
+)  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class Built:
+    """What was seen when a worker had built the dataset."""
+
+    pid: int
+    seconds: float
+    nbytes: int
+    """By how much the worker's own memory had grown."""
+    length: int
+    complaint: str
+    """Why there is no length."""
+    generators: tuple[str, ...]
+    """Generators of random numbers that the dataset holds, by their paths."""
+    calls: tuple[str, ...]
+    """What its methods name that gives another number each time."""
+
+
+@dataclass(slots=True)
+class Seen:
+    """What was seen of one sample."""
+
+    epoch: int
+    index: int
+    built: Built
+    wall_ns: int = 0
+    cpu_ns: int = 0
+    own_nbytes: int = 0
+    """The worker's own memory afterwards."""
+    failure: FailureReport | None = None
+    crcs: dict[str, int] = field(default_factory=dict)
+    columns: dict[str, Column] = field(default_factory=dict)
+    unbatchable: tuple[str, str] | None = None
+    not_finite: str = ""
+    nbytes: int = 0
+    drew_from: tuple[str, ...] = ()
+    """The process's own generators that were drawn from."""
+
+
+@dataclass(frozen=True, slots=True)
+class Look:
+    """How closely a probe looks."""
+
+    briefly_from_epoch: int = 1 << 30
+    """From this epoch on only time and memory are taken."""
+    is_hurried: bool = False
+    """Threads change places as often as they can, so that those that disturb each other do."""
+
+
+class Probe:
+    """A dataset of `Seen`."""
+
+    def __init__(self, source: Source, modules: tuple[str, ...], look: Look) -> None:
+        for name in modules:  # as the fork server does for the dataset alone: not counted as building it
+            importlib.import_module(name)
+        before, begun = own_nbytes(), perf_counter_ns()
+        self._dataset = source.build()
+        seconds = (perf_counter_ns() - begun) / 1e9
+        length, complaint = _length_of(self._dataset)
+        self._built = Built(
+            os.getpid(), seconds, own_nbytes() - before, length, complaint,
+            tuple(_generators_in(self._dataset, "dataset")), tuple(_unrepeatable_calls(type(self._dataset))),
+        )  # fmt: skip
+        self._look = look
+        self._epoch = 0
+        if look.is_hurried:
+            sys.setswitchinterval(1e-6)
+
+    def __len__(self) -> int:
+        return 1  # what is looked at is told by a plan; the dataset's own length is among what is seen
+
+    def set_epoch(self, epoch: int) -> None:
+        self._epoch = epoch
+        if (set_epoch := getattr(self._dataset, "set_epoch", None)) is not None:
+            set_epoch(epoch)
+
+    def __getitem__(self, index: int) -> Seen:
+        seen = Seen(self._epoch, index, self._built)
+        if self._built.complaint:
+            return seen
+        is_brief = self._epoch >= self._look.briefly_from_epoch
+        before = () if is_brief or self._look.is_hurried else _generator_states()
+        begun, begun_cpu = perf_counter_ns(), process_time_ns()
+        try:
+            sample = self._sample(index)
+        except Exception as error:  # noqa: BLE001 - the user's code: whatever it raised is what was seen
+            seen.failure = FailureReport.of(error, "fetch", index)
+            return seen
+        seen.wall_ns, seen.cpu_ns = perf_counter_ns() - begun, process_time_ns() - begun_cpu
+        if before:
+            now = _generator_states()
+            seen.drew_from = tuple(name for (name, old), (_, new) in zip(before, now, strict=False) if old != new)
+        if not is_brief:
+            _look_into(seen, sample)
+        del sample
+        seen.own_nbytes = own_nbytes()
+        return seen
+
+    def _sample(self, index: int) -> Any:
+        fetch_all = getattr(self._dataset, "__getitems__", None)
+        return self._dataset[index] if fetch_all is None else next(iter(fetch_all([index])))
+
+
+def as_they_are(samples: list[Seen]) -> list[Seen]:
+    """The collate of probes."""
+    return samples
+
+
+def own_nbytes() -> int:
+    """This process's own memory: without files, and what it shares by name."""
+    _, resident, shared, *_ = Path("/proc/self/statm").read_text(encoding="ascii").split()
+    return (int(resident) - int(shared)) * _PAGE
+
+
+def _look_into(seen: Seen, sample: Any) -> None:
+    leaves = leaves_of(sample)
+    seen.crcs = {path: checksum(leaf) for path, leaf in leaves.items()}
+    seen.nbytes = sum(size_of(leaf) for leaf in leaves.values())
+    try:
+        seen.columns = dict(zip(leaves, spec_of(sample, 1).columns, strict=True))
+    except Unbatchable as error:
+        seen.unbatchable = (error.path, error.found)
+    try:
+        refuse_what_is_not_finite(sample, seen.index)
+    except DataError as error:
+        seen.not_finite = str(error).partition(" (")[0]
+
+
+def _length_of(dataset: Any) -> tuple[int, str]:
+    try:
+        return checked_length(dataset), ""
+    except ConfigError as error:
+        return 0, str(error)
+
+
+def _generator_states() -> list[tuple[str, Any]]:
+    legacy: Any = np.random.get_state()  # noqa: NPY002 - the generator that datasets use
+    states: list[tuple[str, Any]] = [("random", random.getstate()), ("numpy.random", (legacy[1].tobytes(), legacy[2]))]
+    torch = sys.modules.get("torch")
+    if torch is not None:
+        states.append(("torch", torch.default_generator.get_state().numpy().tobytes()))
+    return states
+
+
+def _generators_in(value: Any, path: str, depth: int = 0) -> Iterator[str]:
+    torch = sys.modules.get("torch")
+    kinds = (random.Random, np.random.Generator, np.random.RandomState, *([torch.Generator] if torch else []))
+    if isinstance(value, kinds):
+        yield path
+    elif depth < 4:
+        for name, part in list(getattr(value, "__dict__", {}).items()):
+            yield from _generators_in(part, f"{path}.{name}", depth + 1)
+        if isinstance(value, list | tuple):
+            for place, part in enumerate(value[:20]):
+                yield from _generators_in(part, f"{path}[{place}]", depth + 1)
+
+
+def _unrepeatable_calls(kind: type) -> Iterator[str]:
+    for base in kind.__mro__:
+        for name, method in vars(base).items():
+            names = set(getattr(getattr(method, "__code__", None), "co_names", ()))
+            yield from (f"{call}() in {name}" for call in _UNREPEATABLE if call in names)

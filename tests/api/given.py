@@ -1,0 +1,112 @@
+"""Datasets and functions that the tests of the arguments give to loaders. Workers import this: it loads no torch."""
+
+from __future__ import annotations
+
+import threading
+
+from tests.datasets import Noted, Numbers, WithoutLength
+
+
+def make_no_dataset() -> int:
+    return 5
+
+
+def make_without_length():
+    return WithoutLength()
+
+
+class Odd(Numbers):
+    """Raises what is hard to carry."""
+
+    def __init__(self, how: str) -> None:
+        super().__init__(8)
+        self.how = how
+
+    def __getitem__(self, index: int):
+        if self.how == "unpicklable":
+            error = RuntimeError("holds a lock")
+            error.lock = threading.Lock()
+            raise error
+        if self.how == "unloadable":
+            raise NeedsTwo("a", "b")
+        if self.how == "stop":
+            raise StopIteration
+        if self.how == "huge":
+            raise ValueError("x" * 1_000_000)
+        if self.how == "no text":
+            raise WithoutText
+        raise KeyError(index)
+
+
+class NeedsTwo(Exception):
+    def __init__(self, one: str, two: str) -> None:
+        super().__init__(one)
+
+
+class WithoutText(Exception):
+    def __str__(self) -> str:
+        raise RuntimeError
+
+
+class Changing(Numbers):
+    """Sample 11 is of another kind than the others."""
+
+    def __init__(self, other) -> None:
+        super().__init__(16)
+        self.other = other
+
+    def __getitem__(self, index: int):
+        return self.other if index == 11 else {"x": index}
+
+
+def fails_for_7(samples: list) -> int:
+    return len(samples) // all(sample["i"] != 7 for sample in samples)
+
+
+def as_bytes(batch) -> bytes:
+    return bytes(len(batch))
+
+
+def generator_of(samples: list):
+    return (sample for sample in samples)
+
+
+def make_numbers(count: int) -> Numbers:
+    return Numbers(count)
+
+
+def as_text(samples: list[int]) -> str:
+    return ",".join(map(str, samples))
+
+
+def encode(batch) -> bytes:
+    return bytes(int(number) for number in batch)
+
+
+class NotedFailure(Noted):
+    def __init__(self, folder: str) -> None:
+        super().__init__(folder)
+        raise RuntimeError("no disc")
+
+
+class Generating(Numbers):
+    def __init__(self, lines) -> None:
+        super().__init__(3)
+        self.lines = lines
+
+    def __getitem__(self, index: int) -> str:
+        return next(self.lines)
+
+
+class Backwards:
+    """A plan of a user's own."""
+
+    def step_count(self, epoch: int, consumer: int) -> int:
+        return 3 + epoch
+
+    def indices(self, epoch: int, consumer: int, first: int, count: int) -> list[list[int]]:
+        last = min(first + count, self.step_count(epoch, consumer))
+        return [[90 - step, consumer, epoch] for step in range(first, last)]
+
+    def fingerprint(self) -> dict[str, str]:
+        return {"plan": "Backwards"}

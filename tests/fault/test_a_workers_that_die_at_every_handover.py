@@ -1,0 +1,97 @@
+"""Row A4: a worker, or the server that forks it, is killed at each place where it hands over something."""
+
+from __future__ import annotations
+
+from itertools import cycle, product
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from swift_loader import SwiftLoader
+from swift_loader.pool.faultpoints import NAME, POINTS
+from tests.fault.oracle import ALL_WORLDS, WORLDS, Traced, World, differences, record
+from tests.loaders import started
+
+COUNT = 320
+#: How often a place is passed before the worker dies there: by then work is under way.
+PASSES = {"before-answer": 1, "before-hello": 1, "after-hello": 1, "in-fetch": 21, "rows-written": 1, "new-slot": 1}
+#: Parcels are joined only where many orders wait and samples are quick.
+MANY = {"data_queue_size": 10, "message_queue_size": 10}
+
+
+def strike(point: str, world: World, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(NAME, f"{point}:{PASSES.get(point, 2)}:{folder}")
+    joins = "parcels" in point
+    kwargs = {"count": 10 * COUNT if joins else COUNT, "augment": not joins}
+    settings: dict[str, Any] = {**world.settings, **(MANY if joins else {})}
+
+    def consume() -> None:
+        with started(Traced, kwargs, **settings) as loader:
+            if point == "before-void":
+                leave_often(loader)
+            found = record(loader, 2)
+        with started(Traced, kwargs, **{**settings, "worker_per_consumer": 0}) as loader:
+            assert not differences(found, record(loader, 2))
+
+    world.run(consume)
+    assert (folder / point).exists(), "nobody died: the point was not passed often enough"
+
+
+def leave_often(loader: SwiftLoader) -> None:
+    """Orders are taken back only when an epoch is left."""
+    for _ in range(20):
+        next(iter(loader))
+        loader.set_epoch(0)
+
+
+def _applies(point: str, world: World) -> bool:
+    # spawn has no server; that of fork cannot be made again
+    return point != "before-answer" or world.method == "forkserver"
+
+
+_ROUND = cycle(WORLDS)
+#: Each point in one world, all worlds in turn.
+IN_TURN = [(point, next(world for world in _ROUND if _applies(point, world))) for point in POINTS]
+EVERYWHERE = [pair for pair in product(POINTS, ALL_WORLDS) if _applies(*pair)]
+
+
+@pytest.mark.parametrize(("point", "world"), IN_TURN, ids=str)
+def test_a4_a_worker_that_is_killed_at_a_handover_loses_and_doubles_nothing(
+    point: str, world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    strike(point, world, tmp_path, monkeypatch)
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize(("point", "world"), EVERYWHERE, ids=str)
+def test_a4_at_every_handover_in_every_world(point: str, world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    strike(point, world, tmp_path, monkeypatch)
+
+
+def test_a4_a_place_that_nobody_knows_is_an_error_that_names_those_there_are(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setenv(NAME, "at-tea:1")
+    from swift_loader.pool import faultpoints
+
+    with pytest.raises(ValueError, match=r"at-tea.*after-hello"):
+        faultpoints.arm()
+
+
+@pytest.mark.parametrize("method", ["forkserver", "spawn"])
+def test_a4_workers_that_are_not_asked_to_die_run_no_wrapped_call(method: str):
+    with started(Wrapped, start_method=method) as loader:
+        assert not any(any(batch.tolist()) for batch in loader)
+
+
+class Wrapped:
+    """Whether any method that is a place for a fault is wrapped in this worker."""
+
+    def __len__(self) -> int:
+        return 16
+
+    def __getitem__(self, index: int) -> bool:
+        import sys
+
+        homes = [point.home.partition(":") for point in POINTS.values()]
+        found = [vars(getattr(sys.modules[module], cls)) for module, _, cls in homes if module in sys.modules]
+        return any("_wrap" in getattr(call, "__qualname__", "") for home in found for call in home.values())

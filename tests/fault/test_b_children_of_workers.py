@@ -1,0 +1,89 @@
+"""Rows B14 and B16 of the faults: what user code starts in a worker goes with that worker, however it goes.
+
+What becomes of it when the trainer is killed is told in test_c_trainer_gone.py.
+"""
+
+from __future__ import annotations
+
+import time
+from itertools import chain
+from pathlib import Path
+
+import psutil
+import pytest
+
+from swift_loader import SwiftLoader
+from tests.datasets import Numbers, calls
+from tests.fault.oracle import World, in_worlds
+from tests.fault.orphans import StartsOthers
+from tests.loaders import started
+from tests.watching import descendants, flat, until, workers
+
+
+def _children(folder: Path, worker: int | None = None) -> list[int]:
+    """The processes that workers have said to have started, or those of one worker."""
+    return [call.index for call in calls(folder, "started") if worker in (None, call.pid)]
+
+
+def _alive(pids: list[int]) -> list[int]:
+    found = []
+    for pid in pids:
+        try:
+            if psutil.Process(pid).status() != psutil.STATUS_ZOMBIE:
+                found.append(pid)
+        except psutil.NoSuchProcess:
+            continue
+    return found
+
+
+@in_worlds
+def test_b14_what_a_worker_has_started_goes_with_it_and_the_rest_at_close(world: World, tmp_path: Path):
+    def run() -> None:
+        settings = {**world.settings, "shuffle": False}
+        kwargs = {"folder": str(tmp_path), "count": 160, "programs_alone": world.workers == 1}
+        with started(StartsOthers, kwargs, **settings) as loader:
+            iterator = iter(loader)
+            found = [next(iterator).tolist()]
+            until(lambda: len(_children(tmp_path)) == 2 * world.workers)
+            victim = until(workers)[0]
+            orphans = _children(tmp_path, victim.pid)
+            assert len(_alive(orphans)) == 2
+            victim.kill()
+            until(lambda: not _alive(orphans), "the end of a dead worker's children", deadline_s=10)
+            found += [batch.tolist() for batch in iterator]
+            assert list(chain.from_iterable(found)) == list(range(160))
+            until(lambda: len(_children(tmp_path)) == 2 * world.workers + 2)
+            begun = time.monotonic()
+        took_s.append(time.monotonic() - begun)
+
+    took_s: list[float] = []
+    world.run(run)
+    assert until(lambda: not _alive(_children(tmp_path)), "the end of all", deadline_s=1) is not None
+    assert took_s[0] < 10  # to reach: 1 s
+
+
+class Nested(Numbers):
+    """Takes its samples from a loader of its own, which it never closes."""
+
+    def __init__(self, count: int = 64) -> None:
+        super().__init__(count)
+        self.inner = SwiftLoader(Numbers, {"count": count}, 1, 1, 2, shuffle=False)
+        self.batches = iter(self.inner)
+
+    def __getitem__(self, index: int) -> int:
+        return int(next(self.batches)[0])
+
+
+@pytest.mark.parametrize("method", ["forkserver", "fork"])
+def test_b16_a_loader_within_a_worker_works_and_goes_with_it(method: str):
+    with started(Nested, {"count": 32}, worker_per_consumer=1, shuffle=False, start_method=method) as loader:
+        iterator = iter(loader)
+        assert next(iterator).tolist() == list(range(8))
+        inner = until(lambda: [one for one in workers() if len(workers()) == 3])
+        outer = next(one for one in inner if one.children())
+        family = [outer, *outer.children(recursive=True)]
+        assert len(family) == 4  # with the inner loader's fork server
+        outer.kill()
+        until(lambda: not [one for one in family if one.is_running() and one.status() != psutil.STATUS_ZOMBIE])
+        assert len(flat(iterator)) == 24  # made by the next worker, whose loader begins anew
+    until(lambda: not descendants(), "the end of all", deadline_s=10)

@@ -1,0 +1,144 @@
+"""Rows C1, C3 and C7 of the faults, and of B14 and B16 what concerns the trainer: it goes, however, and all go with it.
+
+How long that takes is measured by a nursery of trainers (tests/fault/orphans.py). A thousand of them: ``-m soak``.
+"""
+
+from __future__ import annotations
+
+import json
+import statistics
+import subprocess
+import sys
+
+import pytest
+
+from tests.fault.soaked import Soak
+from tests.watching import ROOT, run_script
+
+#: Promised: 0.1 s. A test on a busy machine fails at ten times that.
+BOUND_S = 1.0
+METHODS = ("forkserver", "spawn", "fork")
+STATES = ("idle", "busy", "in C", "stopped")
+
+
+def nursery(*words: str):
+    """What a nursery tells, line by line."""
+    with subprocess.Popen(
+        [sys.executable, "-m", "tests.fault.orphans", *words], cwd=ROOT, stdout=subprocess.PIPE, text=True
+    ) as process:
+        try:
+            assert process.stdout is not None
+            for line in process.stdout:
+                yield json.loads(line)
+        finally:
+            process.kill()
+    assert process.returncode in (0, -9)
+
+
+IN_STATES = [f"{state}-{method}" for state in STATES for method in METHODS]
+BEGINS_OR_ENDS = ["building-forkserver", "building-spawn", "building-fork", "closing-forkserver", "closing-spawn"]
+BEGINS_OR_ENDS += ["starting-forkserver", "starting-spawn", "starting-fork", "starting-spawn"]
+WITH_CHILDREN = ["parents-forkserver", "parents-spawn", "parents-fork", "nested-forkserver", "nested-spawn"]
+SEED = 1
+
+
+@pytest.fixture(scope="module")
+def told():
+    """Seconds that families outlived their trainer, by case; of one that was tried twice, the longer."""
+    cases = [*IN_STATES, *BEGINS_OR_ENDS, *WITH_CHILDREN]
+    found: dict[str, float] = {}
+    for one in nursery("--seed", str(SEED), *cases):
+        case = f"{one['state']}-{one['method']}"
+        found[case] = max(found.get(case, 0.0), one["seconds"])
+    return found
+
+
+def test_c1_a_killed_trainer_takes_its_workers_along_whatever_they_are_doing(told):
+    assert not {case: told[case] for case in IN_STATES if told[case] > BOUND_S}
+
+
+def test_c1_a_trainer_killed_while_it_starts_or_closes_takes_all_along(told):
+    assert not {case: told[case] for case in BEGINS_OR_ENDS if told[case] > BOUND_S}, f"seed {SEED}"
+
+
+def test_b14_b16_a_killed_trainer_takes_along_what_its_workers_have_started(told):
+    assert not {case: told[case] for case in WITH_CHILDREN if told[case] > BOUND_S}
+
+
+@pytest.mark.soak
+@pytest.mark.timeout(1500)
+def test_c1_soak_orphans():
+    soak = Soak("orphans", "trainers killed in ten states, three start methods: seconds until all were gone", seed=1)
+    told = []
+    for one in nursery("--rounds", "1000", "--seed", str(soak.seed)):
+        told.append(one)
+        soak.progress(f"{len(told)} trainers killed")
+        if soak.seconds > 1400:
+            break
+    seconds = sorted(one["seconds"] for one in told)
+    soak.keep(
+        trainers=len(told),
+        left_behind=0,
+        median_s=statistics.median(seconds),
+        p99_s=seconds[int(len(seconds) * 0.99)],
+        most_s=seconds[-1],
+        over_100_ms=sum(one > 0.1 for one in seconds),
+        worst=max(told, key=lambda one: one["seconds"]),
+    )
+    assert seconds[-1] < BOUND_S
+
+
+ENDS = """
+import ctypes, faulthandler, json, os, signal, sys, threading, time
+from functools import partial
+from tests.fault import orphans
+
+class LeavesWhenDropped:
+    def __del__(self):
+        sys.exit(5)
+
+def raises():
+    raise ValueError("nobody catches this")
+
+def in_a_thread():
+    thread = threading.Thread(target=raises)
+    thread.start()
+    thread.join()
+
+ENDS = {
+    "os._exit": lambda: os._exit(7),
+    "segfault": lambda: ctypes.string_at(0),
+    "abort": os.abort,
+    "uncaught": raises,
+    "in a thread": in_a_thread,
+    "in __del__": LeavesWhenDropped,
+    "sys.exit": lambda: sys.exit(3),
+    "SIGTERM": lambda: os.kill(os.getpid(), signal.SIGTERM),
+    "SIGHUP": lambda: os.kill(os.getpid(), signal.SIGHUP),
+}
+
+def trainer(end, method, folder):
+    os.dup2(os.open(os.devnull, os.O_WRONLY), 2)
+    loader = orphans.SwiftLoader(orphans.Hanging, {"folder": str(folder), "state": "asleep"}, 8, 1, 2, shuffle=False,
+                                 start_method=method, data_queue_size=4)
+    loader.start(0)
+    next(iter(loader))
+    orphans._until(lambda: len(list(folder.iterdir())) == 2)
+    (folder / "at the end").touch()
+    ENDS[end]()
+
+if __name__ == "__main__":
+    orphans.be_nursery()
+    for number, end in enumerate(ENDS):
+        method = orphans.METHODS[number % 3]
+        print(json.dumps([end, *orphans.outlived(partial(trainer, end, method), 3, lambda pid: None)]), flush=True)
+"""
+
+
+def test_c3_c7_however_a_trainer_ends_its_exit_code_stays_and_its_workers_go(tmp_path):
+    told = {end: (seconds, code) for end, seconds, code in map(json.loads, run_script(tmp_path, ENDS).splitlines())}
+    assert {end: code for end, (_, code) in told.items()} == {
+        "os._exit": 7, "segfault": -11, "abort": -6, "uncaught": 1, "in a thread": 0, "in __del__": 0, "sys.exit": 3,
+        "SIGTERM": -15, "SIGHUP": -1,
+    }  # fmt: skip
+    assert not {end: seconds for end, (seconds, _) in told.items() if seconds > BOUND_S}

@@ -1,0 +1,114 @@
+"""How a worker's end is told, and what it counts for."""
+
+import signal
+from types import SimpleNamespace
+
+import pytest
+
+from swift_loader.pool.control import FETCHES, Cell
+from swift_loader.pool.death import Death, death_of
+from swift_loader.pool.ledger import Holder
+from swift_loader.pool.line import Line
+from swift_loader.pool.oom import OomKills
+from tests.unit.pool.simulated import World
+
+
+@pytest.fixture
+def line():
+    line = Line(1, "swift-worker-c0w1", Cell(memoryview(bytearray(64)).cast("q")), 4.0)
+    line.process = SimpleNamespace(pid=77)
+    line.cell.enter(FETCHES, 5)
+    line.cell.at(2, 13)
+    return line
+
+
+def _death(line, status, groups=()):
+    return death_of(line, status, OomKills(list(groups)), is_expected=False)
+
+
+@pytest.mark.parametrize(
+    ("status", "how"),
+    [
+        (0, "exited with code 0"),
+        (-11, "was killed by SIGSEGV"),
+        (-57, "was killed by signal 57"),  # a real-time signal has no name
+        (None, "ended"),
+    ],
+)
+def test_who_how_and_at_what(line, status, how):
+    death = _death(line, status)
+    assert death.how == f"swift-worker-c0w1 (pid 77) {how} while it fetches sample 13"
+    assert (death.index, death.is_from_outside, death.by_kernel) == (13, False, False)
+
+
+def test_a_sigkill_is_from_outside_unless_it_was_ours_or_the_kernels(line, tmp_path):
+    assert _death(line, -signal.SIGKILL).is_from_outside
+    assert "perhaps by the kernel" in _death(line, -signal.SIGKILL).how
+    (tmp_path / "memory.events").write_text("oom_kill 1\n")
+    kills = OomKills([tmp_path])
+    (tmp_path / "memory.events").write_text("oom_kill 2\n")
+    death = death_of(line, -signal.SIGKILL, kills, is_expected=False)
+    assert (death.is_from_outside, death.by_kernel) == (False, True)
+    assert "killed by the kernel" in death.how
+    assert death_of(line, -signal.SIGKILL, kills, is_expected=False).how.count("perhaps") == 0
+    line.killed_for = "made no progress for 2.0 s"
+    assert not _death(line, -signal.SIGKILL).is_from_outside
+
+
+def _orders_after_deaths(world, deaths, *, index=13, **how):
+    """Makes the same ticket kill so many workers; gives back what was delivered and what the next order is told."""
+    (worker,) = world.workers
+    poison = None
+    for _ in range(deaths):
+        world.start(worker)
+        worker.line.cautions.clear()
+        worker.line.told_count = 0
+        world.feed(worker)
+        world.begin(worker)
+        poison = world.dispatch.died(worker.line, Death("it died", index, **how))
+        worker.inbox.clear()
+        worker.mapped.clear()
+        if poison is not None:
+            break
+    world.start(worker)
+    worker.line.cautions.clear()
+    worker.line.told_count = 0
+    world.feed(worker)
+    return poison, worker.line.cautions
+
+
+SKIPPING = {"workers": 1, "on_error": "skip", "max_attempts": 3}
+
+
+def test_a_sample_that_has_killed_enough_is_left_out_and_the_ticket_goes_on():
+    poison, cautions = _orders_after_deaths(World([4], **SKIPPING), 3)
+    assert poison is None
+    assert cautions[0].left_out.keys() == {13}
+    assert "killed 3 workers" in cautions[0].left_out[13].text
+    assert cautions[0].seq == 1
+
+
+def test_deaths_from_outside_leave_nothing_out_before_there_are_four_times_as_many():
+    _, cautions = _orders_after_deaths(World([4], **SKIPPING), 11, is_from_outside=True)
+    assert not any(caution.left_out for caution in cautions)
+    poison, _ = _orders_after_deaths(World([4], workers=1), 12, is_from_outside=True)
+    assert poison is not None
+
+
+def test_with_threads_the_first_death_only_makes_the_next_try_careful():
+    _, cautions = _orders_after_deaths(World([4], **{**SKIPPING, "max_attempts": 1, "worker_threads": 4}), 1)
+    assert [(caution.seq, caution.left_out) for caution in cautions] == [(1, {})]
+    _, cautions = _orders_after_deaths(World([4], **{**SKIPPING, "max_attempts": 1, "worker_threads": 4}), 2)
+    assert cautions[0].left_out.keys() == {13}
+
+
+def test_one_that_said_it_leaves_is_held_against_nothing():
+    poison, cautions = _orders_after_deaths(World([4], workers=1, max_attempts=1), 5, is_expected=True)
+    assert poison is None
+    assert not cautions
+
+
+def test_the_slots_of_one_that_lingers_are_lost():
+    world = World([4], workers=1)
+    _orders_after_deaths(world, 1, lingers=True)
+    assert world.ledger.held_by(Holder.NOBODY) > 0
