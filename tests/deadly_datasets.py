@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import ctypes
+import mmap
 import os
 import random
 import re
 import signal
+import sys
 import time
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
 from tests.datasets import Hangs, Numbers, calls, note
+from tests.traced import COUNT, Traced
 
 
 class Looping(Hangs):
@@ -64,6 +69,20 @@ class CrashingRecords(Crashes):
         noise = random.random() + np.random.random()
         super().__getitem__(index)
         return {"index": index, "noise": noise}
+
+
+class Ends(Traced):
+    """Sample ``bad`` ends its worker in a way of `ENDINGS`, the first ``times`` times in all workers."""
+
+    def __init__(self, folder: str, how: str, times: int = 1 << 30, bad: int = 13, count: int = COUNT) -> None:
+        super().__init__(count)
+        self.folder, self.how, self.times, self.bad = folder, how, times, bad
+
+    def __getitem__(self, index: int) -> Any:
+        if index == self.bad and len(calls(self.folder)) < self.times:
+            note(self.folder, "ends", index)
+            ENDINGS[self.how]()
+        return super().__getitem__(index)
 
 
 class CrashesAsAWhole(Crashes):
@@ -129,6 +148,32 @@ def end_here(how: str | None) -> None:
         os.abort()
     elif how is not None:
         os.kill(os.getpid(), signal.Signals[how])
+
+
+def read_beyond_a_file() -> None:
+    """A file in memory that is shortened behind its reader's back, as one on a network may be."""
+    fd = os.memfd_create("short")
+    os.ftruncate(fd, mmap.PAGESIZE)
+    with mmap.mmap(fd, mmap.PAGESIZE) as mapping:
+        os.ftruncate(fd, 0)
+        mapping[0]
+
+
+def signalled(number: signal.Signals) -> Callable[[], object]:
+    return lambda: os.kill(os.getpid(), number)
+
+
+#: How a sample may end its worker: by leaving, by an error of C code, or as the processor would say it.
+ENDINGS: dict[str, Callable[[], object]] = {
+    "exit 0": lambda: os._exit(0),
+    "exit 1": lambda: os._exit(1),
+    "sys.exit": lambda: sys.exit(3),
+    "SIGSEGV": lambda: ctypes.string_at(0),
+    "SIGABRT": os.abort,
+    "SIGBUS": read_beyond_a_file,
+    "SIGFPE": signalled(signal.SIGFPE),
+    "SIGILL": signalled(signal.SIGILL),
+}
 
 
 def raises_early(_info: object) -> None:

@@ -1,4 +1,4 @@
-"""Rows A1, A2, A3, A5, A6 and A8 of the faults: workers that are killed, from outside or by a sample.
+"""Rows A1, A2 and A8 of the faults: workers that are killed, from outside or by a sample.
 
 The kills of a storm are drawn from a seed, which is printed when it fails. Ten thousand of them: ``-m soak``.
 """
@@ -15,7 +15,7 @@ import pytest
 from swift_loader import DataError, PoisonedTicket
 from tests.datasets import Deadly, Random
 from tests.loaders import started, stream
-from tests.watching import flat, plain, until, workers
+from tests.watching import plain, until, workers
 
 COUNT, BATCH = 200, 4
 
@@ -104,12 +104,6 @@ def test_a1_a_worker_killed_at_a_random_batch_is_replaced(method: str, in_main_t
         thread.start()
         thread.join(60)
     assert found == expected
-
-
-@pytest.mark.parametrize("how", ["exit 0", "exit 7", "sys.exit"])
-def test_a5_a6_a_worker_that_leaves_by_itself_is_a_death_whatever_its_code(how: str, tmp_path):
-    with started(Deadly, {"folder": str(tmp_path), "how": how, "times": 2}, shuffle=False) as loader:
-        assert flat(loader) == list(range(32))
 
 
 def test_a8_a_poison_sample_is_named_and_with_no_more_attempts_than_were_set(tmp_path):

@@ -112,7 +112,7 @@ def test_threads_that_move_a_file_for_each_other_are_found(tmp_path):
 
 
 def test_what_a_killed_worker_leaves_in_the_way_is_found(tmp_path):
-    report = check_dataset(wrong.LeavesALock, {"folder": str(tmp_path)}, only="determinism", samples=8, seconds=10)
+    report = check_dataset(wrong.LeavesALock, {"folder": str(tmp_path)}, only="determinism", samples=24, seconds=20)
     (found,) = report.problems
     assert "with workers killed on the way, sample" in found.text
     assert "FileExistsError" in found.text

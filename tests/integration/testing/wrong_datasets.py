@@ -162,7 +162,7 @@ class LeavesALock(Right):
     def __getitem__(self, index: int) -> Any:
         lock = Path(self.folder) / "lock"
         lock.with_name(f"lock-{index}").touch(exist_ok=False)
-        time.sleep(0.02)
+        time.sleep(0.05)
         lock.with_name(f"lock-{index}").unlink()
         return index
 
@@ -176,6 +176,7 @@ class SharedFile(Right):
 
     def __getitem__(self, index: int) -> Any:
         self.file.seek(index * 1000)
+        time.sleep(0.0005)  # so that another thread comes in between, on any machine
         return np.frombuffer(self.file.read(1000), np.uint8)
 
 
