@@ -7,13 +7,14 @@ from __future__ import annotations
 
 import random
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 import pytest
 
 from swift_loader import DataError, PoisonedTicket
 from tests.datasets import Deadly, Random
+from tests.fault.soaked import Soak
 from tests.loaders import started, stream
 from tests.watching import plain, until, workers
 
@@ -47,8 +48,14 @@ class Nemesis:
             self._thread.join(10)
 
 
-def storm(seed: int, kills: int, every_s: tuple[float, float] = (0.05, 0.1), **settings: object) -> None:
-    """Whole epochs, until so many workers were killed; each must be what it is without a kill."""
+def storm(
+    seed: int,
+    kills: int,
+    every_s: tuple[float, float] = (0.05, 0.1),
+    told: Callable[[str], None] = lambda _: None,
+    **settings: object,
+) -> tuple[int, int]:
+    """Whole epochs, until so many workers were killed; each must be what it is without a kill. Tells kills, epochs."""
     nemesis = Nemesis(seed, every_s)
     epochs = 0
     with started(Random, {"count": COUNT}, batch_size=BATCH, **settings) as loader, nemesis.at_work():
@@ -56,6 +63,8 @@ def storm(seed: int, kills: int, every_s: tuple[float, float] = (0.05, 0.1), **s
             found = [plain(batch) for batch in loader]
             assert found == _expected(epochs), f"seed {seed}, epoch {epochs}, after {nemesis.kills} kills"
             epochs += 1
+            told(f"{nemesis.kills} of {kills} kills")
+    return nemesis.kills, epochs
 
 
 def _expected(epoch: int) -> list:
@@ -77,7 +86,9 @@ def test_a2_a_storm_among_workers_that_are_spawned():
 @pytest.mark.soak
 @pytest.mark.timeout(3600)
 def test_a2_ten_thousand_kills():
-    storm(seed=2, kills=10_000, worker_per_consumer=4)
+    soak = Soak("kills", "one kill every 50 to 100 ms among 4 workers; each epoch compared with one without kills", 2)
+    kills, epochs = storm(soak.seed, 10_000, told=soak.progress, worker_per_consumer=4)
+    soak.keep(kills=kills, epochs=epochs, epochs_exact=epochs, batches_lost=0, batches_doubled=0)
 
 
 @pytest.mark.parametrize("method", ["forkserver", "spawn", "fork"])
