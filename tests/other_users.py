@@ -3,28 +3,42 @@
 from __future__ import annotations
 
 import os
-import shlex
 import subprocess
 import sys
 from pathlib import Path
+from shlex import quote
 
 import pytest
 
 from tests.watching import ROOT
 
+#: A folder that every Linux has for this, and that nothing of ours is in.
+_STAGE = Path("/mnt")
+_TMPFS = "mount -t tmpfs -o mode=755 tmpfs"
 
-def run_apart(stage: Path, script: str, mounts: str = "true", **env: str) -> str:
+
+def run_apart(script: str, mounts: str = "true", seal: str = "true", **env: str) -> str:
     """What a script prints that root runs after ``mounts``, shell commands that nobody else sees the effect of.
 
-    ``stage`` is an empty folder. The script must end well and say nothing on standard error.
+    What is mounted may hide this Python, which is then put back in its place; ``seal`` are commands after that. The
+    script must end well and say nothing on standard error.
     """
     if os.geteuid() != 0:
         pytest.skip("other users and mount namespaces take root")
     if subprocess.run(["unshare", "-m", "true"], check=False, capture_output=True).returncode != 0:
         pytest.skip("no mount namespace can be made here (unshare -m)")
-    command = f'{_readable(stage)} && {mounts} && cd / && exec "$0" -c "$1"'
+    trees = dict(enumerate(dict.fromkeys([Path(sys.base_prefix), Path(sys.prefix), ROOT])))
+    command = [
+        f"{_TMPFS} {_STAGE}",
+        *(f"mkdir {_STAGE}/{n} && mount --bind {quote(str(tree))} {_STAGE}/{n}" for n, tree in trees.items()),
+        *(f"{_TMPFS} {quote(folder)}" for folder in dict.fromkeys(filter(None, map(_closed_above, trees.values())))),
+        mounts,
+        *(f"mkdir -p {quote(str(tree))} && mount --bind {_STAGE}/{n} {quote(str(tree))}" for n, tree in trees.items()),
+        seal,
+        'cd / && exec "$0" -c "$1"',
+    ]
     ended = subprocess.run(
-        ["unshare", "-m", "sh", "-c", command, sys.executable, script],
+        ["unshare", "-m", "sh", "-c", " && ".join(command), sys.executable, script],
         env={**os.environ, "PYTHONPATH": str(ROOT), **env},
         capture_output=True,
         text=True,
@@ -36,14 +50,6 @@ def run_apart(stage: Path, script: str, mounts: str = "true", **env: str) -> str
     return ended.stdout
 
 
-def _readable(stage: Path) -> str:
-    """Shell commands after which every user may come to this Python: it may live in a folder of root's."""
-    home = Path(sys.base_prefix)
-    closed = [folder for folder in reversed(home.parents) if not folder.stat().st_mode & 1]
-    if not closed:
-        return "true"
-    place, hidden, stand_in = shlex.quote(str(home)), shlex.quote(str(closed[0])), shlex.quote(str(stage))
-    return (
-        f"mount --bind {place} {stand_in} && mount -t tmpfs -o mode=755 tmpfs {hidden} && mkdir -p {place} && "
-        f"mount --bind {stand_in} {place}"
-    )
+def _closed_above(tree: Path) -> str:
+    """The uppermost folder on the way to ``tree`` that only its owner may pass, if there is one."""
+    return next((str(folder) for folder in [*reversed(tree.parents), tree] if not folder.stat().st_mode & 1), "")

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import os
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
@@ -48,6 +49,24 @@ def descendants(pid: int | None = None) -> list[psutil.Process]:
                 found.append(process)
         except psutil.NoSuchProcess:
             continue
+    return found
+
+
+def is_gone(process: psutil.Process) -> bool:
+    """Whether a process has ended, reaped or not."""
+    try:
+        return not process.is_running() or process.status() == psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:  # between the two questions
+        return True
+
+
+def living(pids: Iterable[int]) -> list[int]:
+    """Those of ``pids`` that are processes which have not ended."""
+    found = []
+    for pid in pids:
+        with contextlib.suppress(psutil.NoSuchProcess):
+            if not is_gone(psutil.Process(pid)):
+                found.append(pid)
     return found
 
 

@@ -8,12 +8,11 @@ import sys
 import traceback
 from pathlib import Path
 
-import psutil
 import pytest
 
 from tests.fault.oracle import World, differences, faultless, record, traced
 from tests.other_users import run_apart
-from tests.watching import run_script, until, workers
+from tests.watching import is_gone, living, run_script, until, workers
 
 AT_START = """
 import json, os, resource, sys, time
@@ -40,8 +39,8 @@ for number, (method, limit) in enumerate([("forkserver", 7), ("spawn", 6), ("for
 """
 
 
-def test_a18_at_the_limit_of_processes_the_start_says_which_limit(tmp_path: Path):
-    told = [json.loads(line) for line in run_apart(tmp_path, AT_START).splitlines()]
+def test_a18_at_the_limit_of_processes_the_start_says_which_limit():
+    told = [json.loads(line) for line in run_apart(AT_START).splitlines()]
     refused = ["worker process", "worker process", "worker process", "thread"]
     for (seconds, text), what, limit in zip(told, refused, [7, 6, 7, 3], strict=True):
         assert f"cannot start a {what}: EAGAIN" in text
@@ -76,8 +75,8 @@ with started(Slow, {"count": 240, "seconds": 0.01}, shuffle=False, data_queue_si
 """
 
 
-def test_a18_a_worker_that_cannot_be_replaced_is_told_of_and_the_others_go_on(tmp_path: Path):
-    is_exact, is_left_alone, told = json.loads(run_apart(tmp_path, LATER))
+def test_a18_a_worker_that_cannot_be_replaced_is_told_of_and_the_others_go_on():
+    is_exact, is_left_alone, told = json.loads(run_apart(LATER))
     assert is_exact
     assert is_left_alone
     assert len(told) == 1
@@ -102,12 +101,12 @@ def test_a21_a_killed_fork_server_is_started_again_and_living_workers_go_on(worl
                 alive[0].kill()
                 until(_is_asked_for, "the request")
             server.kill()
-            until(lambda: not server.is_running() or server.status() == psutil.STATUS_ZOMBIE)
+            until(lambda: is_gone(server))
             spared = alive[1:] if is_asked else alive
             found.extend(record(iterator))
             assert all(one.is_running() for one in spared)
             if is_asked:
-                until(lambda: len(_of(loader.worker_pids)) == world.workers, "the replacement")
+                until(lambda: len(living(loader.worker_pids)) == world.workers, "the replacement")
 
     found: list = []
     world.run(run)
@@ -118,10 +117,6 @@ def _is_asked_for() -> bool:
     """Whether a thread of this process waits for the fork server's answer."""
     stacks = map(traceback.walk_stack, sys._current_frames().values())
     return any(frame.f_code.co_qualname == "Server.ask" for stack in stacks for frame, _ in stack)
-
-
-def _of(pids: list[int]) -> list[int]:
-    return [pid for pid in pids if psutil.pid_exists(pid) and psutil.Process(pid).status() != psutil.STATUS_ZOMBIE]
 
 
 FOSTERS = """

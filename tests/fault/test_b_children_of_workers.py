@@ -9,7 +9,6 @@ import time
 from itertools import chain
 from pathlib import Path
 
-import psutil
 import pytest
 
 from swift_loader import SwiftLoader
@@ -17,23 +16,12 @@ from tests.datasets import Numbers, calls
 from tests.fault.oracle import World, in_worlds
 from tests.fault.orphans import StartsOthers
 from tests.loaders import started
-from tests.watching import descendants, flat, until, workers
+from tests.watching import descendants, flat, is_gone, living, until, workers
 
 
 def _children(folder: Path, worker: int | None = None) -> list[int]:
     """The processes that workers have said to have started, or those of one worker."""
     return [call.index for call in calls(folder, "started") if worker in (None, call.pid)]
-
-
-def _alive(pids: list[int]) -> list[int]:
-    found = []
-    for pid in pids:
-        try:
-            if psutil.Process(pid).status() != psutil.STATUS_ZOMBIE:
-                found.append(pid)
-        except psutil.NoSuchProcess:
-            continue
-    return found
 
 
 @in_worlds
@@ -47,9 +35,9 @@ def test_b14_what_a_worker_has_started_goes_with_it_and_the_rest_at_close(world:
             until(lambda: len(_children(tmp_path)) == 2 * world.workers)
             victim = until(workers)[0]
             orphans = _children(tmp_path, victim.pid)
-            assert len(_alive(orphans)) == 2
+            assert len(living(orphans)) == 2
             victim.kill()
-            until(lambda: not _alive(orphans), "the end of a dead worker's children", deadline_s=10)
+            until(lambda: not living(orphans), "the end of a dead worker's children", deadline_s=10)
             found += [batch.tolist() for batch in iterator]
             assert list(chain.from_iterable(found)) == list(range(160))
             until(lambda: len(_children(tmp_path)) == 2 * world.workers + 2)
@@ -58,7 +46,7 @@ def test_b14_what_a_worker_has_started_goes_with_it_and_the_rest_at_close(world:
 
     took_s: list[float] = []
     world.run(run)
-    assert until(lambda: not _alive(_children(tmp_path)), "the end of all", deadline_s=1) is not None
+    assert until(lambda: not living(_children(tmp_path)), "the end of all", deadline_s=1) is not None
     assert took_s[0] < 10  # to reach: 1 s
 
 
@@ -84,6 +72,6 @@ def test_b16_a_loader_within_a_worker_works_and_goes_with_it(method: str):
         family = [outer, *outer.children(recursive=True)]
         assert len(family) == 4  # with the inner loader's fork server
         outer.kill()
-        until(lambda: not [one for one in family if one.is_running() and one.status() != psutil.STATUS_ZOMBIE])
+        until(lambda: not [one for one in family if not is_gone(one)])
         assert len(flat(iterator)) == 24  # made by the next worker, whose loader begins anew
     until(lambda: not descendants(), "the end of all", deadline_s=10)

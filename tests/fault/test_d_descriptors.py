@@ -113,10 +113,15 @@ assert stream(Records, {"count": 32}) == expected
 print(os.getuid())
 """
 HIDDEN = "mount -t proc -o hidepid=2 proc /proc"
-READ_ONLY = " && ".join(f"mount -t tmpfs -o ro tmpfs {folder}" for folder in ("/tmp", "/dev/shm"))
+EMPTY = " && ".join(f"mount -t tmpfs tmpfs {folder}" for folder in ("/tmp", "/dev/shm"))
+READ_ONLY = EMPTY.replace("-t tmpfs tmpfs", "-o remount,ro")
 
 
-@pytest.mark.parametrize("mounts", ["umount -l /proc", f"{HIDDEN} && {READ_ONLY}"], ids=["no /proc", "read-only"])
-def test_d_a_user_without_a_name_a_home_and_a_temporary_folder_trains_all_the_same(mounts: str, tmp_path: Path):
+@pytest.mark.parametrize(
+    ("mounts", "seal"),
+    [("true", "umount -l /proc"), (f"{HIDDEN} && {EMPTY}", READ_ONLY)],
+    ids=["no /proc", "read-only"],
+)
+def test_d_a_user_without_a_name_a_home_and_a_temporary_folder_trains_all_the_same(mounts: str, seal: str):
     """Uid 54321 has no entry in passwd; the locale is C; TMPDIR is not there; and then one thing more."""
-    assert run_apart(tmp_path, IN_A_BARE_PLACE, mounts, LC_ALL="C", TMPDIR="/not/there", HOME="") == "54321\n"
+    assert run_apart(IN_A_BARE_PLACE, mounts, seal, LC_ALL="C", TMPDIR="/not/there", HOME="") == "54321\n"

@@ -62,12 +62,11 @@ DISKS = {
 
 
 def test_d7_d8_a_bad_disk_costs_the_file_and_nothing_else(tmp_path: Path):
-    stage = tmp_path / "stage"
     places = [tmp_path / disk.replace(" ", "-") for disk in DISKS]
-    for folder in (stage, *places):
+    for folder in places:
         folder.mkdir()
     mounts = " && ".join(command.format(place) for place, (command, _) in zip(places, DISKS.values(), strict=True))
-    told = json.loads(run_apart(stage, ON_A_BAD_DISK, mounts, PLACES=":".join(map(str, places))))
+    told = json.loads(run_apart(ON_A_BAD_DISK, mounts, PLACES=":".join(map(str, places))))
     for place, (_, why) in zip(places, DISKS.values(), strict=True):
         for name in FILES:
             (text,) = told[f"{place}/{name}"]  # one warning, that names the setting, the file, and what to do
@@ -78,8 +77,8 @@ def test_d7_d8_a_bad_disk_costs_the_file_and_nothing_else(tmp_path: Path):
 
 def test_d8_a_disk_that_fails_while_it_is_written_costs_the_file_and_nothing_else(tmp_path: Path):
     """An ext4 whose own disk has no room for it: where it takes a block that is new to it, the kernel answers EIO."""
-    below, place, stage = tmp_path / "below", tmp_path / "disk", tmp_path / "stage"
-    for folder in (below, place, stage):
+    below, place = tmp_path / "below", tmp_path / "disk"
+    for folder in (below, place):
         folder.mkdir()
     if shutil.which("mkfs.ext4") is None or not any(Path("/dev").glob("loop[0-9]*")):
         pytest.skip("a disk that fails is made with mkfs.ext4 and a loop device: one of them is not here")
@@ -87,7 +86,7 @@ def test_d8_a_disk_that_fails_while_it_is_written_costs_the_file_and_nothing_els
         f"mount -t tmpfs -o size=16m tmpfs {below} && truncate -s 32m {below}/image && mkfs.ext4 -q {below}/image && "
         f"mount -o loop,sync {below}/image {place}"
     )
-    told = json.loads(run_apart(stage, ON_A_BAD_DISK, mounts, PLACES=str(place), BELOW=str(below)))
+    told = json.loads(run_apart(ON_A_BAD_DISK, mounts, PLACES=str(place), BELOW=str(below)))
     for name in FILES:
         (text,) = told[f"{place}/{name}"]
         assert re.match(rf"{name}: {place}/{name}.* (Input/output error|Read-only file system); that disk", text)

@@ -11,7 +11,7 @@ import pytest
 from swift_loader import PoisonedTicket, WorkerError
 from tests.datasets import Deadly, Records, calls
 from tests.loaders import started, stream
-from tests.watching import flat, plain, until, workers
+from tests.watching import flat, is_gone, plain, until, workers
 
 METHODS = pytest.mark.parametrize("method", ["forkserver", "spawn", "fork"])
 
@@ -83,7 +83,7 @@ def kill_the_server_and_its_workers() -> None:
     server = orphans[0].parent()
     assert server is not None
     server.kill()
-    until(lambda: not server.is_running() or server.status() == "zombie")
+    until(lambda: is_gone(server))
     for worker in orphans:
         worker.kill()
 

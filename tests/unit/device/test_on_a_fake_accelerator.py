@@ -15,7 +15,7 @@ import pytest
 
 from tests.unit.device.fake_accelerator import build
 from tests.unit.device.on_the_fake_accelerator import SCENES
-from tests.watching import ROOT, begin_script, descendants, until
+from tests.watching import ROOT, begin_script, descendants, is_gone, until
 
 pytestmark = pytest.mark.skipif(
     shutil.which("g++") is None, reason="the accelerator is compiled with g++, which is not here"
@@ -93,4 +93,4 @@ def test_c4_ctrl_c_while_a_thread_lands_ahead_gives_one_traceback(library, tmp_p
     assert process.returncode == -signal.SIGINT
     assert err.count("Traceback") == 1, err
     assert err.endswith("\nKeyboardInterrupt\n"), err
-    until(lambda: not [one for one in family if one.is_running() and one.status() != "zombie"])
+    until(lambda: not [one for one in family if not is_gone(one)])
