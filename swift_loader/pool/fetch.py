@@ -64,6 +64,11 @@ def _nothing() -> None:
     pass
 
 
+def asks_singly(config: LoaderConfig) -> bool:
+    """Whether samples are to be seeded, retried, looked at or left out one by one."""
+    return config.retries > 0 or config.on_error == "skip" or config.random_per == "sample" or config.check_finite
+
+
 def whole_batches_of(dataset: Any) -> Callable[[list[int]], Any] | None:
     """The dataset's ``__getitems__``, unless a class further down has its own way to a single sample.
 
@@ -94,7 +99,7 @@ class Fetcher:
         self._skips = config.on_error == "skip"
         self._seeds_samples = config.random_per == "sample"
         self._crew = Crew(config.worker_threads, self._in_thread) if config.worker_threads > 1 else None
-        self._is_plain = not (self._attempts > 1 or self._skips or self._seeds_samples or self._checks)
+        self._is_plain = not asks_singly(config)
         self._is_quick = False
         self._fetch_share = 0.0
         self._untimed = 0
@@ -111,7 +116,7 @@ class Fetcher:
         """Samples that are not asked for, since they have killed workers; only with ``on_error="skip"``."""
         self.careful = False
         """One of the batch's samples has killed a worker: each is fetched alone, so that the cell tells which."""
-        # As torch's loader does. Not where single samples are to be seeded, retried, looked at or left out.
+        # As torch's loader does.
         self._fetch_all = whole_batches_of(dataset) if self._is_plain and self._crew is None else None
 
     def begin(self, epoch: int, step: int) -> None:

@@ -119,6 +119,8 @@ def publish(path: Path, data: bytes) -> None:
     try:
         try:
             _write_all(fd, data)
+            if real.exists():
+                os.fchmod(fd, stat.S_IMODE(real.stat().st_mode))
         finally:
             os.close(fd)
         os.replace(temporary, real)  # noqa: PTH105 - of text
@@ -137,7 +139,10 @@ def trusted(path: Path) -> Path:
     for folder in reversed(path.parents):
         if not folder.is_dir():
             folder.mkdir(0o700)
-    real = path.resolve()
+    try:
+        real = path.resolve()
+    except RuntimeError as error:  # Python 3.11 and 3.12 say so
+        raise OSError(errno.ELOOP, f"{path}: {os.strerror(errno.ELOOP)}") from error
     if real != path:
         _refuse_planted(real)
     return real

@@ -22,6 +22,7 @@ from swift_loader.batch.collate import Unbatchable, spec_of
 from swift_loader.batch.finite import refuse_what_is_not_finite
 from swift_loader.batch.layout import Column
 from swift_loader.errors import ConfigError, DataError, FailureReport
+from swift_loader.pool.fetch import whole_batches_of
 from swift_loader.pool.recipe import checked_length
 from swift_loader.testing.digest import checksum, leaves_of, size_of
 from swift_loader.testing.subject import Source
@@ -85,7 +86,7 @@ class Look:
 class Probe:
     """A dataset of `Seen`."""
 
-    def __init__(self, source: Source, modules: tuple[str, ...], look: Look) -> None:
+    def __init__(self, source: Source, modules: tuple[str, ...], look: Look, *, singly: bool) -> None:
         for name in modules:  # as the fork server does for the dataset alone: not counted as building it
             importlib.import_module(name)
         before, begun = own_nbytes(), perf_counter_ns()
@@ -97,6 +98,7 @@ class Probe:
             tuple(_generators_in(self._dataset, "dataset")), tuple(_unrepeatable_calls(type(self._dataset))),
         )  # fmt: skip
         self._look = look
+        self._fetch_all = None if singly else whole_batches_of(self._dataset)
         self._epoch = 0
         if look.is_hurried:
             sys.setswitchinterval(1e-6)
@@ -132,8 +134,7 @@ class Probe:
         return seen
 
     def _sample(self, index: int) -> Any:
-        fetch_all = getattr(self._dataset, "__getitems__", None)
-        return self._dataset[index] if fetch_all is None else next(iter(fetch_all([index])))
+        return self._dataset[index] if self._fetch_all is None else next(iter(self._fetch_all([index])))
 
 
 def as_they_are(samples: list[Seen]) -> list[Seen]:

@@ -18,6 +18,7 @@ from typing import Any
 from swift_loader.errors import FailureReport, LoaderClosed, SwiftLoaderError
 from swift_loader.loader import SwiftLoader
 from swift_loader.plan.plan import Fingerprint
+from swift_loader.pool.fetch import asks_singly
 from swift_loader.pool.payload import Unsendable, modules_to_preload, pack
 from swift_loader.testing.probe import Look, Probe, Seen, as_they_are
 from swift_loader.testing.subject import Subject
@@ -118,7 +119,8 @@ def walk(subject: Subject, visits: Visits, manner: Manner, patience_s: float, un
     }
     if manner.meanwhile is not None:
         settings |= {"data_queue_size": 1, "message_queue_size": 1, "max_buffer_size": 0, "max_attempts": 3}
-    kwargs = {"source": subject.source, "modules": _modules(subject), "look": manner.look}
+    singly = manner.threads > 1 or asks_singly(subject.config)  # as the user's own loader would
+    kwargs = {"source": subject.source, "modules": _modules(subject), "look": manner.look, "singly": singly}
     found = Walk()
     with quietly(), SwiftLoader(Probe, kwargs, visits.size, 1, manner.workers, **settings) as loader:
         start(loader, until_s)

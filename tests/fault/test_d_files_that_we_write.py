@@ -19,7 +19,7 @@ from pathlib import Path
 
 import pytest
 
-from swift_loader.telemetry.outfile import OutFile
+from swift_loader.telemetry.outfile import OutFile, publish
 from tests.fault.oracle import Traced, differences, faultless, record
 from tests.loaders import started
 from tests.other_users import run_apart
@@ -153,8 +153,9 @@ def test_d12_a_line_that_a_killed_run_left_unfinished_spoils_no_other(tmp_path: 
 
 
 def test_files_and_folders_that_we_make_are_for_their_user_alone_and_others_keep_their_mode(tmp_path: Path):
-    given = tmp_path / "given"
+    given, trace = tmp_path / "given", tmp_path / "trace"
     given.touch(0o640)
+    trace.touch(0o640)
     before = os.umask(0)
     try:
         for path in (given, tmp_path / "a" / "b" / "ours"):
@@ -166,9 +167,10 @@ def test_files_and_folders_that_we_make_are_for_their_user_alone_and_others_keep
             Traced, logger=tmp_path / "log", benchmark_file=tmp_path / "c" / "b", trace_file=tmp_path / "t"
         ) as one:
             list(one)
+        publish(trace, b"{}")
     finally:
         os.umask(before)
-    assert _mode(given) == 0o640
+    assert (_mode(given), _mode(trace)) == (0o640, 0o640)
     assert [_mode(tmp_path / name) for name in ("a", "a/b", "c")] == [0o700] * 3
     assert [_mode(tmp_path / name) for name in ("a/b/ours", "log-0.log", "c/b", "t")] == [0o600] * 4
     assert not [path for path in tmp_path.iterdir() if path.name.startswith(".")]
@@ -179,12 +181,17 @@ def _mode(path: Path) -> int:
 
 
 @pytest.mark.parametrize("name", FILES)
-@pytest.mark.parametrize("target", ["/dev/full", "a folder", "/dev/null"])
+@pytest.mark.parametrize("target", ["/dev/full", "a folder", "a link to itself", "/dev/null"])
 def test_d8_what_cannot_be_a_file_costs_a_warning_and_no_batch(name: str, target: str, tmp_path: Path):
     place = tmp_path / "there" if target == "a folder" else Path(target)
     settings = {name: place}
     if target == "a folder":
         place.mkdir()
+    elif target == "a link to itself":
+        place = tmp_path / "there"
+        settings = {name: place}
+        link = tmp_path / ("there-0.log" if name == "logger" else "there")
+        link.symlink_to(link)
     elif name == "logger":  # it adds its own name to what it is given
         (tmp_path / "log-0.log").symlink_to(target)
         settings = {name: tmp_path / "log"}
@@ -192,7 +199,7 @@ def test_d8_what_cannot_be_a_file_costs_a_warning_and_no_batch(name: str, target
         warnings.simplefilter("always")
         with started(Traced, **settings) as loader:
             assert not differences(record(loader), faultless())
-    has_warning = target == "/dev/full" or (target == "a folder" and name != "logger")
+    has_warning = target in ("/dev/full", "a link to itself") or (target == "a folder" and name != "logger")
     assert [str(one.message).partition(":")[0] for one in warned] == [name] * has_warning
     assert not Path("/dev/null").is_file()
 

@@ -101,6 +101,11 @@ def test_what_is_large_is_told():
     assert found.figures["nbytes"] > 104e6
 
 
+def test_samples_are_asked_for_as_a_loader_would_ask():
+    (found,) = check_dataset(wrong.AddsToSamples, only="determinism", samples=4).problems
+    assert "time() in __getitem__" in f"{found.text} {found.remedy}"
+
+
 def test_threads_that_move_a_file_for_each_other_are_found(tmp_path):
     path = tmp_path / "data"
     path.write_bytes(np.random.default_rng(0).bytes(200_000))

@@ -167,6 +167,18 @@ class LeavesALock(Right):
         return index
 
 
+class GivesWholeBatches(Right):
+    def __getitems__(self, indices: list[int]) -> list[Any]:
+        return [super(GivesWholeBatches, self).__getitem__(index) for index in indices]
+
+
+class AddsToSamples(GivesWholeBatches):
+    """Its own way to a sample is the one that a loader takes, not the whole batches that it has inherited."""
+
+    def __getitem__(self, index: int) -> Any:
+        return {**super().__getitem__(index), "at": time.time()}
+
+
 class SharedFile(Right):
     """One file handle, whose place threads move for each other."""
 
