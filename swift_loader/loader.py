@@ -140,6 +140,7 @@ class SwiftLoader:
         runtime = Runtime(recipe, _stage(config, device, to_device))
         self._runtime = runtime
         try:
+            self._refuse_closed()  # by another thread, or a signal handler, which has seen no runtime
             runtime.open(f"{self._ordinal}.{self._restarts}")
             runtime.resume(self._state)
         except BaseException:

@@ -67,6 +67,8 @@ class Runtime:
     """A loader that was started: its pool, its stage, and where it is in the stream."""
 
     why_closed = "this loader was closed; make another one"
+    _is_adrift = False
+    """The consumer's thread was interrupted as it took a batch, which may be in nobody's hands now."""
 
     def __init__(self, recipe: Recipe, stage: Stage) -> None:
         config = recipe.config
@@ -134,7 +136,7 @@ class Runtime:
     def begin(self) -> int:
         """An iteration takes its first batch; gives back how many there are."""
         assert self.plan is not None
-        self._sum_up()  # an epoch that was left early counts for itself
+        self.end()  # an epoch that was left early counts for itself
         self.iteration += 1
         if self.position != self._begin_at:
             self._go_to(self._begin_at)
@@ -150,13 +152,25 @@ class Runtime:
         if self._landing is not None:
             self._landing.restart(first)
         self.position = position.copy()
+        self._is_adrift = False
+
+    @property
+    def is_over(self) -> bool:
+        """Whether all batches of the epoch that is iterated were handed out."""
+        return self.position.epoch != self.epoch
 
     def next_batch(self, busy_ns: int) -> Any:
         """Takes a delivery, lands it and notes what it cost."""
         asked = perf_counter_ns()
+        if self._is_adrift:
+            self._go_to(self.position)
         landing = self._landing
-        delivery = self._pool.take() if landing is None else landing.take()
-        self.position.took(delivery.ticket.step, self._step_count)
+        try:
+            delivery = self._pool.take() if landing is None else landing.take()
+            self.position.took(delivery.ticket.step, self._step_count)
+        except BaseException as error:
+            self._is_adrift = not isinstance(error, SwiftLoaderError)  # ours come in place of a batch
+            raise
         if isinstance(delivery, Failed):
             raise self._pool.error_of(delivery)
         came = perf_counter_ns()
@@ -201,10 +215,7 @@ class Runtime:
             self._trace.batch(record, moments)
 
     def end(self) -> None:
-        """An iteration has taken its last batch."""
-        self._sum_up()
-
-    def _sum_up(self) -> None:
+        """An iteration has come to its end: what was noted of it is summed up."""
         if self._recorder is not None and self._is_noted:
             self._recorder.epoch(self.epoch)
         self._is_noted = False
@@ -259,7 +270,7 @@ class Runtime:
             self._landing.close()
         self._pool.close()
         self._stage.close()
-        self._sum_up()
+        self.end()
         if self._recorder is not None:
             self._recorder.close()
         if self._trace is not None:
@@ -351,7 +362,8 @@ class Epoch:
     def __init__(self, started: Callable[[], Runtime]) -> None:
         self._started = started
         self._runtime: Runtime | None = None
-        self._left = self._number = 0
+        self._is_over = False
+        self._number = 0
         self._handed_ns = 0
 
     def __iter__(self) -> Self:
@@ -361,21 +373,21 @@ class Epoch:
         runtime = self._runtime
         if runtime is None:
             runtime = self._runtime = self._started()
-            self._left = runtime.begin()
+            self._is_over = runtime.begin() == 0
             self._number = runtime.iteration
             self._handed_ns = perf_counter_ns()
-        if self._left == 0:
+        if self._is_over:
             raise StopIteration
         if runtime.iteration != self._number:
             raise SwiftLoaderError("this iteration was left when another one began: only the newest goes on")
         if runtime.closed:
             raise LoaderClosed(runtime.why_closed)
-        self._left -= 1
         try:
             return runtime.next_batch(perf_counter_ns() - self._handed_ns)
         finally:
             self._handed_ns = perf_counter_ns()
-            if self._left == 0:
+            if runtime.is_over:
+                self._is_over = True
                 runtime.end()
 
 

@@ -13,25 +13,32 @@ import contextlib
 import os
 import select
 import socket
+import threading
 from collections.abc import Iterator
 from dataclasses import dataclass
 
 from swift_loader.pool.channel import SocketChannel
+from swift_loader.pool.limits import refusals_told
 
 _lifelines: set[Lifeline] = set()
+#: Held while a lifeline is made or cut, and by whoever forks: no child has a write end that it does not know of, nor
+#: knows of one whose number is another file's by then. A signal handler that forks may enter again.
+_no_fork = threading.RLock()
 
 
 class Lifeline:
     """The trainer's hold on one child and its group."""
 
     def __init__(self) -> None:
-        self.alive, self._write_end = os.pipe2(os.O_CLOEXEC)
-        _lifelines.add(self)
+        with _no_fork:
+            self.alive, self._write_end = os.pipe2(os.O_CLOEXEC)
+            _lifelines.add(self)
 
     def cut(self) -> None:
         """Kills what is left of the child's group; may be called twice."""
-        _lifelines.discard(self)
-        self.forget()
+        with _no_fork:
+            self.forget()
+            _lifelines.discard(self)
         if self.alive >= 0:
             os.close(self.alive)
             self.alive = -1
@@ -48,9 +55,10 @@ def _forget_lifelines() -> None:
         with contextlib.suppress(OSError):
             lifeline.forget()
     _lifelines.clear()
+    _no_fork.release()
 
 
-os.register_at_fork(after_in_child=_forget_lifelines)
+os.register_at_fork(before=_no_fork.acquire, after_in_parent=_no_fork.release, after_in_child=_forget_lifelines)
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,16 +77,20 @@ class Ends:
 
 @contextlib.contextmanager
 def ends() -> Iterator[Ends]:
-    """Makes the ends; the child's end of the channel is closed here afterwards, and all if there is no child."""
-    ours, theirs = SocketChannel.pair()
-    lifeline = Lifeline()
-    try:
+    """Makes the ends; the child's end of the channel is closed here afterwards, and all if there is no child.
+
+    Raises:
+        WorkerStartFailed: if there may not be so many open files.
+    """
+    with contextlib.ExitStack() as undone:
+        with refusals_told():
+            ours, theirs = SocketChannel.pair()
+            undone.callback(ours.close)
+            undone.callback(theirs.close)
+            lifeline = Lifeline()
+            undone.callback(lifeline.cut)
         yield Ends(ours, theirs, lifeline)
-    except BaseException:
-        ours.close()
-        lifeline.cut()
-        raise
-    finally:
+        undone.pop_all()
         theirs.close()
 
 

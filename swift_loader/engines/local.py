@@ -11,19 +11,24 @@ import signal
 import sys
 import threading
 from pathlib import Path
+from typing import Any
 
 from swift_loader.config import StartMethod
 from swift_loader.engines import zygote
 from swift_loader.engines.lifeline import Ends, Lifeline, ends, is_readable
 from swift_loader.engines.server import Server, ServerGone, interpreter, pidfd_of, status_of
-from swift_loader.errors import ConfigError, WorkerStartFailed
+from swift_loader.errors import ConfigError, LoaderClosed, WorkerStartFailed
 from swift_loader.pool import guard, messages
 from swift_loader.pool.channel import Channel
+from swift_loader.pool.limits import refusals_told
 from swift_loader.pool.payload import Unsendable, modules_to_preload, pack
 from swift_loader.pool.process import Process
 from swift_loader.pool.recipe import Recipe
 from swift_loader.pool.stacks import ASK
 from swift_loader.pool.worker import Setup
+
+#: The kernel ends a killed process at once, unless it waits in there.
+_END_TIMEOUT_S = 1.0
 
 
 class LocalEngine:
@@ -36,7 +41,8 @@ class LocalEngine:
         self._payload_fd = -1
         self._modules: list[str] = []
         self._server: Server | None = None
-        self._lock = threading.Lock()
+        self._is_closing = False
+        self._lock = threading.RLock()  # a signal handler may close the engine that this thread opens
 
     def open(self) -> None:
         """See `Engine`.
@@ -44,26 +50,37 @@ class LocalEngine:
         Raises:
             ConfigError: if the dataset cannot be sent to workers.
             WorkerStartFailed: if the dataset is shared and cannot be built.
+            LoaderClosed: if that is no longer waited for.
         """
+        try:
+            self._make_ready()
+        finally:
+            if self._is_closing:  # meanwhile
+                self.close()
+
+    def _make_ready(self) -> None:
         config = self._recipe.config
         _bury_those_left_behind()
         if self._start_method == "fork":
             if not config.allow_fork:
                 _refuse_unsafe_fork()
-            self._server = Server.forked(_built(self._recipe) if config.share_dataset else self._recipe)
+            recipe = _built(self._recipe) if config.share_dataset else self._recipe
+            self._server = Server.forked(recipe, lambda: self._is_closing)
             return
         self._payload_fd, needs_dill = _packed(self._recipe)
         dataset_class = self._recipe.dataset_class or type(self._recipe.dataset)
         if isinstance(dataset_class, type):
             self._modules = modules_to_preload(dataset_class, self._payload_fd, needs_dill=needs_dill)
         if self._start_method == "forkserver":
-            self._start_server()
+            with self._lock:
+                self._server_or_new()
 
     def launch(self, name: str, setup: Setup, fds: tuple[int, int]) -> tuple[Process, Channel]:
         """See `Engine`.
 
         Raises:
             WorkerStartFailed: if the system refuses another process.
+            LoaderClosed: if it is no longer waited for.
         """
         try:
             process, channel = self._launched(name)
@@ -71,8 +88,13 @@ class LocalEngine:
             # It was killed while it was asked. If it has forked a worker before, that one's lifeline was cut.
             process, channel = self._launched(name)
         sent = fds if self._server_has_recipe() else (*fds, self._payload_fd)
-        with contextlib.suppress(OSError):  # it has died already: its sentinel tells
-            channel.send(messages.write_pickled(messages.SETUP, setup), sent)
+        try:
+            with refusals_told(), contextlib.suppress(BrokenPipeError, ConnectionResetError):  # its sentinel tells
+                channel.send(messages.write_pickled(messages.SETUP, setup), sent)
+        except BaseException:  # it would wait for ever
+            channel.close()
+            _end(process)
+            raise
         return process, channel
 
     @property
@@ -80,15 +102,20 @@ class LocalEngine:
         """Whether workers are given a payload; else they were forked with what it says."""
         return not self._server_has_recipe()
 
+    def abandon(self) -> None:
+        """See `Engine`."""
+        self._is_closing = True
+
     def close(self) -> None:
         """See `Engine`."""
+        self.abandon()
         with self._lock:
-            if self._server is not None:
-                self._server.close()
-                self._server = None
-        if self._payload_fd >= 0:
-            os.close(self._payload_fd)
-            self._payload_fd = -1
+            server, self._server = self._server, None
+            payload_fd, self._payload_fd = self._payload_fd, -1
+        if server is not None:
+            server.close()
+        if payload_fd >= 0:
+            os.close(payload_fd)
 
     def _launched(self, name: str) -> tuple[Process, Channel]:
         with ends() as made:
@@ -98,33 +125,39 @@ class LocalEngine:
         if self._start_method == "spawn":
             return _Spawned(interpreter(f"zygote.spawned({{}}, {{}}, {name!r})", made.fds, name), made.lifeline)
         with self._lock:
-            if self._server is None or not self._server.alive():
-                if self._start_method == "fork":
-                    raise WorkerStartFailed(
-                        "the process that workers are forked from has died; it cannot be made again"
-                    )
-                self._start_server()
-            assert self._server is not None
-            pid, fds = self._server.ask(zygote.FORK, name, made.fds)
-            return _Forked(pid, fds[0], made.lifeline, self, self._server)
+            pid, fds = self._ask(self._server_or_new(), zygote.FORK, name, made.fds)
+        return _Forked(pid, fds[0], made.lifeline, self)
 
-    def _start_server(self) -> None:
-        if self._server is not None:
-            self._server.close()
-        self._server = Server.started(self._modules)
-        if self._recipe.config.share_dataset:
-            self._server.ask(zygote.PREPARE, sys.path, [self._payload_fd])
+    def _server_or_new(self) -> Server:
+        if self._is_closing:
+            raise LoaderClosed("the loader was closed while it started a worker")
+        if self._server is None:
+            if self._start_method == "fork":
+                raise WorkerStartFailed("the process that workers are forked from has died; it cannot be made again")
+            shared_fd = self._payload_fd if self._recipe.config.share_dataset else None
+            self._server = Server.started(self._modules, shared_fd, lambda: self._is_closing)
+        return self._server
+
+    def _ask(self, server: Server, kind: int, value: Any, fds: list[int]) -> tuple[Any, list[int]]:
+        """The server's answer; it is let go of when it has gone."""
+        try:
+            return server.ask(kind, value, fds)
+        except (ServerGone, LoaderClosed):
+            self._server = None
+            server.close()
+            raise
 
     def _server_has_recipe(self) -> bool:
         return self._start_method == "fork" or self._recipe.config.share_dataset
 
-    def _status_of(self, pid: int, pidfd: int, parent: Server) -> int | None:
-        with self._lock, contextlib.suppress(WorkerStartFailed):
-            # A server that was started since knows nothing of the children of the one before.
-            if self._server is not None and self._server is parent:
-                status, _ = self._server.ask(zygote.STATUS, pid)
-                return os.waitstatus_to_exitcode(status)
-        return status_of(pidfd)  # where the trainer is the first process of a container, it inherits them
+    def _status_of(self, pid: int, pidfd: int) -> int | None:
+        status: int | None = None
+        with self._lock, contextlib.suppress(WorkerStartFailed, LoaderClosed):
+            if self._server is not None:
+                status, _ = self._ask(self._server, zygote.STATUS, pid, [])
+        # The server has gone, or was started after this worker. Where the trainer is the first process of a container,
+        # it inherits such workers.
+        return status_of(pidfd) if status is None else status
 
 
 class _Child:
@@ -139,6 +172,10 @@ class _Child:
         """See `Process`."""
         with contextlib.suppress(ProcessLookupError):
             signal.pidfd_send_signal(self.sentinel, signal.SIGKILL)
+
+    def cut(self) -> None:
+        """See `Process`."""
+        self._lifeline.cut()
 
     def ask(self) -> None:
         """See `Process`."""
@@ -162,13 +199,13 @@ class _Child:
 class _Forked(_Child):
     """A child of the fork server, which alone can tell how it ended."""
 
-    def __init__(self, pid: int, sentinel: int, lifeline: Lifeline, engine: LocalEngine, server: Server) -> None:
+    def __init__(self, pid: int, sentinel: int, lifeline: Lifeline, engine: LocalEngine) -> None:
         super().__init__(pid, sentinel, lifeline)
-        self._engine, self._server = engine, server
+        self._engine = engine
 
     def exit_status(self) -> int | None:
         """See `Process`."""
-        return self._engine._status_of(self.pid, self.sentinel, self._server)
+        return self._engine._status_of(self.pid, self.sentinel)
 
 
 class _Spawned(_Child):
@@ -199,6 +236,13 @@ def _bury_those_left_behind() -> None:
         child = _left_behind.pop(0)
         child.exit_status()
         child.close()
+
+
+def _end(process: Process) -> None:
+    process.kill()
+    is_readable(process.sentinel, _END_TIMEOUT_S)
+    process.exit_status()  # whoever started it may let go of its number now
+    process.close()
 
 
 def _packed(recipe: Recipe) -> tuple[int, bool]:

@@ -3,84 +3,93 @@
 from __future__ import annotations
 
 import contextlib
+import math
 import os
 import select
 import signal
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from swift_loader.engines import zygote
-from swift_loader.engines.lifeline import Ends, Lifeline, ends, is_readable
-from swift_loader.errors import FailureReport, WorkerStartFailed
-from swift_loader.pool import messages
-from swift_loader.pool.channel import SocketChannel
-from swift_loader.pool.guard import THREAD_CAPS
-from swift_loader.pool.limits import why_no_process
+from swift_loader.engines.lifeline import Ends, ends, is_readable
+from swift_loader.errors import FailureReport, LoaderClosed, WorkerStartFailed
+from swift_loader.pool import guard, messages
+from swift_loader.pool.limits import refusals_told, why_no_process
 from swift_loader.pool.recipe import Recipe
 
-#: A server that loads torch over a slow network file system may take this long to answer, and no longer.
-_ANSWER_TIMEOUT_S = 120.0
+#: How long an answer may take. Before it forks for the first time a server may load torch over a slow network file
+#: system. How long it takes to build a dataset only the user knows.
+_LIMITS_S = {zygote.PREPARE: math.inf, zygote.FORK: 120.0, zygote.STATUS: 5.0}
+#: An answer is waited for in pieces of this length, and time is counted in them: while the whole job is stopped, no
+#: server is late.
+_LOOK_S = 0.25
 _END_TIMEOUT_S = 1.0
 
 
 class Server:
-    """A process that forks workers on request."""
+    """A process that forks workers on request, and has all that they need."""
 
-    def __init__(self, pid: int, channel: SocketChannel, lifeline: Lifeline) -> None:
+    def __init__(self, pid: int, made: Ends, is_closing: Callable[[], bool]) -> None:
+        made.theirs.close()  # the child has it, and here is room for one descriptor more
         self._pidfd = pidfd_of(pid)
-        self._channel = channel
-        self._lifeline = lifeline
+        self._channel = made.ours
+        self._lifeline = made.lifeline
+        self._is_closing = is_closing
         self._poll = select.poll()
-        self._poll.register(channel.fileno(), select.POLLIN)
+        self._poll.register(self._channel.fileno(), select.POLLIN)
+        self._poll.register(self._pidfd, select.POLLIN)
 
     @classmethod
-    def started(cls, modules: list[str]) -> Server:
-        """One in an interpreter of its own, without the user's main module."""
+    def started(cls, modules: list[str], payload_fd: int | None, is_closing: Callable[[], bool]) -> Server:
+        """One in an interpreter of its own, without the user's main module; it builds the dataset of the payload."""
         with ends() as made:
             pid = interpreter(f"zygote.main({{}}, {{}}, {modules!r})", made.fds, "swift-zygote")
-            return cls(pid, made.ours, made.lifeline)
+            server = cls(pid, made, is_closing)
+            try:
+                if payload_fd is not None:
+                    server.ask(zygote.PREPARE, sys.path, [payload_fd])
+            except BaseException:
+                server.close()
+                raise
+            return server
 
     @classmethod
-    def forked(cls, recipe: Recipe) -> Server:
+    def forked(cls, recipe: Recipe, is_closing: Callable[[], bool]) -> Server:
         """One that is a copy of this process, dataset and all."""
+        guard.flush_streams()
         with ends() as made:
             # What the user has set up for signals must not run in the child.
             before = signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())
             try:
-                pid = os.fork()
+                with refusals_told():
+                    pid = os.fork()
                 if pid == 0:
                     _be_server(made, recipe)
-            except OSError as error:
-                raise WorkerStartFailed(why_no_process(error.errno)) from error
             finally:
                 signal.pthread_sigmask(signal.SIG_SETMASK, before)
-            return cls(pid, made.ours, made.lifeline)
-
-    def alive(self) -> bool:
-        """Whether it still runs."""
-        return not is_readable(self._pidfd, 0.0)
+            return cls(pid, made, is_closing)
 
     def ask(self, kind: int, value: Any, fds: Sequence[int] = ()) -> tuple[Any, list[int]]:
         """One question, one answer.
 
         Raises:
-            ServerGone: if it dies instead.
+            ServerGone: if it dies instead, or is late and is killed. It is to be closed.
+            LoaderClosed: if it is not waited for any more. It is to be closed too.
             WorkerStartFailed: if it cannot do what it is asked.
         """
-        try:
-            self._channel.send(messages.write_pickled(kind, value), fds)
-            answered = self._poll.poll(_ANSWER_TIMEOUT_S * 1000)
-            received = self._channel.receive() if answered else None
-        except OSError:
-            received = (b"", [])
-        if received is None:
-            raise WorkerStartFailed(f"the fork server did not answer within {_ANSWER_TIMEOUT_S:.0f} s")
-        datagram, answer_fds = received
+        brings_one = kind == zygote.FORK
+        with refusals_told(), _room_beside(self._pidfd) if brings_one else contextlib.nullcontext():
+            try:
+                self._channel.send(messages.write_pickled(kind, value), fds)
+            except (BrokenPipeError, ConnectionResetError) as error:
+                raise ServerGone(_DIED) from error
+            self._wait(_LIMITS_S[kind])
+        with refusals_told():
+            datagram, answer_fds = self._channel.receive() or (b"", [])
         if not datagram:
-            is_readable(self._pidfd, _END_TIMEOUT_S)  # its channel closes a moment before it is seen to be gone
-            raise ServerGone("the fork server died; what it wrote to standard error tells why")
+            raise ServerGone(_DIED)
         answer = messages.read_pickled(datagram)
         if datagram[0] == zygote.REFUSED:
             raise WorkerStartFailed(why_no_process(answer))
@@ -90,6 +99,20 @@ class Server:
                 f"could not {report.stage}: {report.type_name}: {report.text}"
             ) from report.exception()
         return answer, answer_fds
+
+    def _wait(self, limit_s: float) -> None:
+        """Until it has answered or died."""
+        waited_s = 0.0
+        try:
+            while not self._poll.poll(_LOOK_S * 1000):
+                waited_s += _LOOK_S
+                if self._is_closing():
+                    raise LoaderClosed("the loader was closed while it started a worker")
+                if waited_s >= limit_s:
+                    raise ServerGone(f"the fork server did not answer within {limit_s:g} s, and was killed")
+        except BaseException:
+            self._lifeline.cut()  # else its answer would be taken for that to the next question
+            raise
 
     def close(self) -> None:
         """Asks it to leave, and kills it if it does not, with all that it has started."""
@@ -108,6 +131,19 @@ class ServerGone(WorkerStartFailed):
     """The fork server is not there any more: another one may be started."""
 
 
+_DIED = "the fork server died; what it wrote to standard error tells why"
+
+
+@contextlib.contextmanager
+def _room_beside(fd: int) -> Iterator[None]:
+    """There is room for one descriptor afterwards: if there is none, this fails while nothing was done yet."""
+    room = os.dup(fd)
+    try:
+        yield
+    finally:
+        os.close(room)
+
+
 def _be_server(made: Ends, recipe: Recipe) -> None:
     """The whole life of a server that was forked."""
     status = 1
@@ -115,7 +151,10 @@ def _be_server(made: Ends, recipe: Recipe) -> None:
         made.ours.close()
         zygote.main_forked(made.theirs, made.lifeline.alive, recipe)
         status = 0
+    except BaseException:  # noqa: BLE001 - nothing may return into the trainer's frames
+        sys.excepthook(*sys.exc_info())
     finally:
+        guard.flush_streams()
         os._exit(status)
 
 
@@ -129,27 +168,26 @@ def interpreter(code: str, fds: list[int], name: str) -> int:
         f"import sys; sys.path[:] = {sys.path!r}; from swift_loader.pool import guard; guard.arm({fds[1]}, {name!r}); "
         "from swift_loader.engines import zygote; "
     )
-    try:
+    with refusals_told():
         child = subprocess.Popen(  # noqa: S603 - our own interpreter
             [sys.executable, "-c", prelude + code.format(*fds)],
             stdin=subprocess.DEVNULL,
             pass_fds=fds,
             process_group=0,
-            env={**os.environ, **THREAD_CAPS},
+            env={**os.environ, **guard.THREAD_CAPS},
         )
-    except OSError as error:
-        raise WorkerStartFailed(why_no_process(error.errno)) from error
     child.returncode = 0  # its end is waited for by pid, so subprocess must not warn that nobody did
     return child.pid
 
 
 def pidfd_of(pid: int) -> int:
     """A descriptor for a child that was just started."""
-    try:
-        return os.pidfd_open(pid)
-    except OSError as error:
-        # It ended at once, and the trainer waits for all its children, or ignores SIGCHLD.
-        raise WorkerStartFailed(f"process {pid} was started and is gone already: {error}") from error
+    with refusals_told():
+        try:
+            return os.pidfd_open(pid)
+        except ProcessLookupError as error:
+            # It ended at once, and the trainer waits for all its children, or ignores SIGCHLD.
+            raise WorkerStartFailed(f"process {pid} was started and is gone already: {error}") from error
 
 
 def status_of(pidfd: int) -> int | None:

@@ -6,7 +6,7 @@ five milliseconds.
 
     prepare (a payload) -> built, or failure    the dataset is built here, and shared by those who are forked
     fork (name, channel, lifeline) -> pid, and its pidfd
-    status (pid) -> the exit status of a child that is gone
+    status (pid) -> the exit status of a child that is gone, or None
     leave
 """
 
@@ -19,7 +19,7 @@ import os
 import socket
 import sys
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NoReturn
 
 from swift_loader.errors import FailureReport
 from swift_loader.pool import faultpoints, guard, messages, worker
@@ -38,7 +38,8 @@ def main(server_fd: int, lifeline_fd: int, modules: list[str]) -> None:
 
 
 def main_forked(server: socket.socket, lifeline_fd: int, recipe: Recipe) -> None:
-    """Runs in a copy of the trainer."""
+    """Runs in a copy of the trainer, in which signals are blocked."""
+    guard.drop_what_is_the_trainers()
     guard.arm(lifeline_fd, "swift-zygote")
     Zygote(SocketChannel(server, blocking=True), lifeline_fd, recipe).serve()
 
@@ -62,7 +63,11 @@ class Zygote:
             STATUS: self._status,
         }
         while True:
-            received = self._channel.receive()
+            try:
+                received = self._channel.receive()
+            except OSError as error:  # there is no room for the descriptors that came along
+                self._answer(REFUSED, error.errno)
+                continue
             if received is None or not received[0]:
                 self._channel.close()
                 return
@@ -83,7 +88,7 @@ class Zygote:
 
     def _fork(self, name: str, fds: list[int]) -> None:
         channel_fd, lifeline_fd = fds
-        _flush()
+        guard.flush_streams()
         try:
             pid = os.fork()
         except OSError as error:
@@ -92,7 +97,7 @@ class Zygote:
             os.close(lifeline_fd)
             return
         if pid == 0:
-            _become_worker(self, channel_fd, lifeline_fd, name)
+            self._become_worker(channel_fd, lifeline_fd, name)
         os.close(channel_fd)
         os.close(lifeline_fd)
         with contextlib.suppress(OSError):  # it does so itself; whoever is told of it may rely on it at once
@@ -103,36 +108,42 @@ class Zygote:
         os.close(pidfd)
 
     def _status(self, pid: int, _fds: list[int]) -> None:
-        _, status = os.waitpid(pid, 0)
-        self._answer(DONE, status)
+        """None: a debugger holds it and has not let its parent know, or it was a child of the server before."""
+        try:
+            found, status = os.waitpid(pid, os.WNOHANG)
+        except ChildProcessError:
+            found = status = 0
+        self._answer(DONE, os.waitstatus_to_exitcode(status) if found else None)
+
+    def _become_worker(self, channel_fd: int, lifeline_fd: int, name: str) -> NoReturn:
+        try:
+            self._channel.close()
+            os.close(self._lifeline_fd)
+            gc.enable()
+        finally:  # whatever that raised, nothing may return into the loop
+            _work(channel_fd, lifeline_fd, name, self._recipe)
 
     def _answer(self, kind: int, value: Any, fds: list[int] | None = None) -> None:
         self._channel.send(messages.write_pickled(kind, value), fds or ())
 
 
-def _become_worker(zygote: Zygote, channel_fd: int, lifeline_fd: int, name: str) -> None:
+def spawned(channel_fd: int, lifeline_fd: int, name: str) -> NoReturn:
+    """The main function of a worker that was spawned."""
+    _work(channel_fd, lifeline_fd, name, None)
+
+
+def _work(channel_fd: int, lifeline_fd: int, name: str, recipe: Recipe | None) -> NoReturn:
+    """The process ends with it, without the interpreter's own end: that waits for the threads of the dataset."""
     status = 1
     try:
-        zygote._channel.close()
-        os.close(zygote._lifeline_fd)
-        gc.enable()
-        worker.run(channel_fd, lifeline_fd, name, zygote._recipe)
+        worker.run(channel_fd, lifeline_fd, name, recipe)
         status = 0
     except SystemExit as leaving:
-        status = leaving.code if isinstance(leaving.code, int) else 1
-    except BaseException:  # noqa: BLE001 - nothing may return into the zygote's own loop
+        status = leaving.code if isinstance(leaving.code, int) else int(leaving.code is not None)
+        if isinstance(leaving.code, str):
+            sys.stderr.write(f"{leaving.code}\n")
+    except BaseException:  # noqa: BLE001 - the process ends with it
         sys.excepthook(*sys.exc_info())
     finally:
-        _flush()
+        guard.flush_streams()
         os._exit(status & 0xFF)
-
-
-def _flush() -> None:
-    for stream in (sys.stdout, sys.stderr):
-        if stream is not None:
-            stream.flush()
-
-
-def spawned(channel_fd: int, lifeline_fd: int, name: str) -> None:
-    """The main function of a worker that was spawned."""
-    worker.run(channel_fd, lifeline_fd, name, None)

@@ -28,7 +28,8 @@ class Death:
     by_kernel: bool = False
     """Memory was short."""
     is_from_outside: bool = False
-    """It got a SIGKILL that is neither ours nor, as far as it tells, the kernel's. Hardly a sample ends like that."""
+    """It got a SIGKILL that is neither ours nor, as far as it tells, the kernel's; or nobody knows how it has ended,
+    since whoever started it is gone too; or no order reached it. Hardly a sample ends it like that."""
     lingers: bool = False
     """It was killed and is still there, in the kernel, which may still write to its memory."""
 
@@ -42,27 +43,27 @@ class Death:
         return FailureReport.of(error, "make the batch", self.index)
 
 
-def death_of(line: Line, status: int | None, oom: OomKills, *, is_expected: bool) -> Death:
+def death_of(line: Line, status: int | None, oom: OomKills) -> Death:
     """How the worker of ``line``, which is gone, has ended."""
-    is_unexplained = status == -signal.SIGKILL and not line.killed_for
+    is_unexplained = status in (None, -signal.SIGKILL) and not line.killed_for
     by_kernel = oom.explain() if is_unexplained else ""
     why = line.killed_for or by_kernel or ending(status)
-    if is_unexplained and not oom.can_tell:
+    if is_unexplained and status is not None and not oom.can_tell:
         why += " (perhaps by the kernel, short of memory: dmesg tells)"
     return Death(
         f"{_who(line)} {why} while it {line.where_it_stands()}",
         line.cell.index,
         line.last_stack,
-        is_expected,
+        line.is_leaving,
         by_kernel=bool(by_kernel),
-        is_from_outside=is_unexplained and not by_kernel,
+        is_from_outside=line.is_cut_off or (is_unexplained and not by_kernel),
     )
 
 
 def lingering(line: Line) -> Death:
     """The worker of ``line`` was killed, and does not go."""
     how = f"{_who(line)} {line.killed_for} while it {line.where_it_stands()}, and cannot be ended"
-    return Death(how, line.cell.index, line.last_stack, lingers=True)
+    return Death(how, line.cell.index, line.last_stack, line.is_leaving, is_from_outside=line.is_cut_off, lingers=True)
 
 
 def told_of_lingering(name: str, pid: int) -> str:

@@ -197,9 +197,14 @@ class Dispatch:
         """Whether a ticket waits for a slot, or to be made again."""
         return bool(self._redo)
 
+    @property
+    def has_room(self) -> bool:
+        """Whether another ticket would find a slot."""
+        return self._ledger.has_room(self.largest_slot)
+
     def starves_for_slots(self, lines: Iterable[Line]) -> bool:
         """Whether a ticket wants a slot, none will come free by itself, and the consumer waits."""
-        if not self._redo or self.ready_count or self._ledger.has_room(self.largest_slot):
+        if not self._redo or self.ready_count or self.has_room:
             return False
         return not any(line.outstanding for line in lines)
 

@@ -109,8 +109,11 @@ class Exchange:
 
     def look_for_slots(self) -> LayoutError | None:
         """Brings home what was dropped; the error to raise if the consumer holds all memory there is."""
+        free = free_nbytes() if self._is_short else None  # there may be more by now: others have let go of theirs
         with self._lock:
-            if self._bring_home():
+            if free is not None:
+                self._fit_budget(free)
+            if self._bring_home() or (free is not None and self._known.has_room):
                 self._ring_the_hungry()
                 return None
             if self._dispatch is None or not self._dispatch.starves_for_slots(self._lines):
@@ -237,6 +240,11 @@ class Exchange:
     def _known(self) -> Dispatch:
         assert self._dispatch is not None
         return self._dispatch
+
+    @property
+    def _is_short(self) -> bool:
+        """Whether a ticket waits for a slot, and there were more if memory had not been short."""
+        return self._dispatch is not None and self._dispatch.wants_slot and self._ledger.budget < self._memory_budget
 
     def _fit_budget(self, free: int) -> None:
         """Has no more slots made than there is memory for: workers and others have taken their own since the start."""

@@ -11,6 +11,7 @@ import fcntl
 import os
 import select
 import signal
+import sys
 from pathlib import Path
 
 _M_TRIM_THRESHOLD, _M_TOP_PAD, _M_MMAP_THRESHOLD = -1, -2, -3
@@ -20,7 +21,7 @@ _MMAP_NBYTES = 32 << 20
 _PR_SET_NAME = 15
 #: Of at most 1000; a trainer has 0.
 _OOM_SCORE = 500
-_STANDARD_ERROR = 2
+_STANDARD_INPUT, _STANDARD_ERROR = 0, 2
 
 #: Set before a worker's interpreter starts, since the libraries look only once. Many workers with many threads each
 #: fight for the cores; a dataset that wants more asks for it in ``worker_init``.
@@ -84,10 +85,24 @@ def leave_signals_to_the_trainer() -> None:
     ignores the ends of its children, or blocks signals, is its own business too.
     """
     for number in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, _do_nothing)
-        signal.siginterrupt(number, False)  # noqa: FBT003 - the system's own signature
+        _take_no_notice_of(number)
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
     signal.pthread_sigmask(signal.SIG_SETMASK, ())
+
+
+def drop_what_is_the_trainers() -> None:
+    """In a copy of the trainer, while signals are blocked: its handlers do not run here, nor is its terminal read.
+
+    What wakes its event loop is shared with it and would wake it for our signals. And whoever reads a terminal from the
+    background is stopped.
+    """
+    signal.set_wakeup_fd(-1)
+    for number in signal.valid_signals():
+        if callable(signal.getsignal(number)):
+            _take_no_notice_of(number)
+    null = os.open(os.devnull, os.O_RDONLY)
+    os.dup2(null, _STANDARD_INPUT)
+    os.close(null)
 
 
 def keep_memory_warm() -> None:
@@ -114,6 +129,18 @@ def set_name(name: str) -> None:
     """What ``ps`` and ``top`` show; fifteen characters of it."""
     with contextlib.suppress(AttributeError, OSError):
         ctypes.CDLL(None).prctl(_PR_SET_NAME, name.encode()[:15], 0, 0, 0)
+
+
+def flush_streams() -> None:
+    """Writes what was printed: before a fork, or both would; before an end that does not. Who reads it may be gone."""
+    for stream in (sys.stdout, sys.stderr):
+        with contextlib.suppress(Exception):
+            stream.flush()
+
+
+def _take_no_notice_of(number: int) -> None:
+    signal.signal(number, _do_nothing)
+    signal.siginterrupt(number, False)  # noqa: FBT003 - the system's own signature
 
 
 def _do_nothing(_number: int, _frame: object) -> None:

@@ -2,17 +2,31 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import os
 import resource
+from collections.abc import Iterator
 
+from swift_loader.errors import WorkerStartFailed
 from swift_loader.pool.cgroup import folders, number
+
+
+@contextlib.contextmanager
+def refusals_told() -> Iterator[None]:
+    """What the system refuses inside is a `WorkerStartFailed` that names the limit."""
+    try:
+        yield
+    except OSError as error:
+        raise WorkerStartFailed(why_no_process(error.errno)) from error
 
 
 def why_no_process(number: int | None) -> str:
     """In words, for the error number of a fork or an exec."""
     text = f"cannot start a worker process: {_named(number)}"
-    return f"{text}: {_limits()}" if number == errno.EAGAIN else text
+    if number == errno.EAGAIN:
+        return f"{text}: {_limits()}"
+    return f"{text}: {_limit_of_files()}" if number == errno.EMFILE else text
 
 
 def why_no_thread() -> str:
@@ -31,6 +45,11 @@ def _limits() -> str:
         f"the limit of this user's processes and threads is {named} (ulimit -u){_limit_of_control_group()}. Ask for "
         "fewer workers (worker_per_consumer), end other processes, or raise the limit"
     )
+
+
+def _limit_of_files() -> str:
+    limit, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    return f"the limit of this process's open files is {limit} (ulimit -n). Close files, or raise the limit"
 
 
 def _limit_of_control_group() -> str:

@@ -60,6 +60,10 @@ class Line:
         """How often in a row the system has refused its worker a process."""
         self.killed_for = ""
         """Why we killed the worker, if it was us."""
+        self.is_leaving = False
+        """The worker has said that it leaves."""
+        self.is_cut_off = False
+        """The worker could not be sent its orders, and was killed for that."""
         self._batch_ns = 0.0
 
     def prepare(self) -> None:
@@ -77,7 +81,7 @@ class Line:
         self.cautions.clear()
         self.told_count = 0
         self.killed_for = self.last_stack = ""
-        self.was_asked = False
+        self.is_leaving = self.is_cut_off = self.was_asked = False
 
     def greet(self) -> None:
         """The worker has built its dataset."""
@@ -86,17 +90,15 @@ class Line:
 
     def takes_leave(self) -> None:
         """The worker has said that it leaves: it is asked for nothing more."""
-        self.greeted = False
+        self.greeted, self.is_leaving = False, True
         self.policy.happened(Event.LEAVES)
 
     def let_go(self) -> Process:
-        """Forgets a worker that cannot be ended; gives it back."""
-        process = self.process
+        """Forgets a worker that cannot be ended, and ends what it has started; gives it back."""
+        process, self.process = self.process, None
         assert process is not None
-        self.process = None
-        if self.channel is not None:
-            self.channel.close()
-        self.channel, self.greeted = None, False
+        process.cut()
+        self.disconnect()
         return process
 
     def disconnect(self) -> None:
@@ -141,11 +143,15 @@ class Line:
             if self.cell.can_be_asked:
                 process.ask()
         elif instruction is Instruction.KILL:
-            self.killed_for = "was stopped (SIGSTOP, or a debugger)" if is_stopped else "made no progress"
-            self.killed_for += f" for {self.policy.still_s:.1f} s"
-            self.greeted = False  # it takes no more orders
-            process.kill()
+            why = "was stopped (SIGSTOP, or a debugger)" if is_stopped else "made no progress"
+            self._kill(f"{why} for {self.policy.still_s:.1f} s")
         return instruction
+
+    def _kill(self, why: str) -> None:
+        assert self.process is not None
+        self.killed_for = why
+        self.greeted = False  # it takes no more orders
+        self.process.kill()
 
     def read_stacks(self) -> None:
         """Keeps what the worker has written of its threads since it was looked at."""
@@ -165,12 +171,20 @@ class Line:
         return None
 
     def send(self, datagram: bytes, fds: Sequence[int] = ()) -> None:
-        """Sends if there is somebody; a worker that has just died is seen by its sentinel."""
-        if self.channel is None:
+        """Sends if there is somebody; a worker that has just died is seen by its sentinel.
+
+        One that lives and cannot be sent to would wait for its orders for ever: it is killed.
+        """
+        if self.channel is None or self.killed_for:
             return
         try:
             sent = self.channel.send(datagram, fds)
-        except OSError:
+        except (BrokenPipeError, ConnectionResetError):
+            return
+        except OSError as error:
+            self.policy.happened(Event.CUT_OFF)
+            self.is_cut_off = True
+            self._kill(f"was killed because it could not be sent its orders ({error})")
             return
         if not sent:
             raise BufferError(f"{self.name} does not read its orders: {len(datagram)} bytes found no room")

@@ -4,6 +4,7 @@
                   |                    |        LATE: warned of, once, with its stack
                   |                    |        OVERDUE, STOPPED: killed; where the kernel cannot end it: let go of
                   |                    |        LEAVES: it has grown too large, and nothing more is asked of it
+                  |                    |        CUT_OFF: no order reaches it any more: killed
                   +---- DIED ----------+------> launched again, at once where it had served; where it had not,
                                                 later each time, and never again after `MAX_BIRTHS`
 
@@ -52,6 +53,7 @@ class Event(Enum):
     KILLED = "somebody else has killed it"
     LEAVES = "it has grown too large, and leaves"
     LINGERS = "it was killed, and is still there"
+    CUT_OFF = "it cannot be sent anything"
 
 
 class Instruction(Enum):
@@ -60,12 +62,11 @@ class Instruction(Enum):
     NOTHING = "nothing"
     WARN = "tell where it stands"
     KILL = "kill it"
-    LAUNCH = "start another"
     LET_GO = "start another without waiting for its end"
     GIVE_UP = "tell the consumer that there will be no more"
 
 
-#: What is possible at all. A death's instruction depends on how often it happened, and is decided in `Policy`.
+#: What is possible at all. Whether another is started after a death depends on how often it happened: see `Policy`.
 TABLE: dict[tuple[State, Event], tuple[State, Instruction]] = {
     (State.ABSENT, Event.LAUNCHED): (State.STARTING, Instruction.NOTHING),
     (State.STARTING, Event.GREETED): (State.SERVING, Instruction.NOTHING),
@@ -73,26 +74,27 @@ TABLE: dict[tuple[State, Event], tuple[State, Instruction]] = {
     # A dataset may take as long as it takes to build: only its user can know.
     (State.STARTING, Event.LATE): (State.STARTING, Instruction.WARN),
     (State.STARTING, Event.OVERDUE): (State.STARTING, Instruction.NOTHING),
-    (State.STARTING, Event.DIED): (State.ABSENT, Instruction.LAUNCH),
-    (State.STARTING, Event.KILLED): (State.ABSENT, Instruction.LAUNCH),
+    (State.STARTING, Event.DIED): (State.ABSENT, Instruction.NOTHING),
+    (State.STARTING, Event.KILLED): (State.ABSENT, Instruction.NOTHING),
+    (State.STARTING, Event.CUT_OFF): (State.CONDEMNED, Instruction.KILL),
     (State.SERVING, Event.STOPPED): (State.CONDEMNED, Instruction.KILL),
     (State.SERVING, Event.LATE): (State.SERVING, Instruction.WARN),
     (State.SERVING, Event.OVERDUE): (State.CONDEMNED, Instruction.KILL),
-    (State.SERVING, Event.DIED): (State.ABSENT, Instruction.LAUNCH),
-    (State.SERVING, Event.KILLED): (State.ABSENT, Instruction.LAUNCH),
+    (State.SERVING, Event.DIED): (State.ABSENT, Instruction.NOTHING),
+    (State.SERVING, Event.KILLED): (State.ABSENT, Instruction.NOTHING),
+    (State.SERVING, Event.CUT_OFF): (State.CONDEMNED, Instruction.KILL),
     (State.SERVING, Event.LEAVES): (State.LEAVING, Instruction.NOTHING),
     (State.LEAVING, Event.STOPPED): (State.CONDEMNED, Instruction.KILL),
     (State.LEAVING, Event.LATE): (State.LEAVING, Instruction.NOTHING),
     (State.LEAVING, Event.OVERDUE): (State.CONDEMNED, Instruction.KILL),
-    (State.LEAVING, Event.DIED): (State.ABSENT, Instruction.LAUNCH),
-    (State.LEAVING, Event.KILLED): (State.ABSENT, Instruction.LAUNCH),
+    (State.LEAVING, Event.DIED): (State.ABSENT, Instruction.NOTHING),
+    (State.LEAVING, Event.KILLED): (State.ABSENT, Instruction.NOTHING),
+    (State.LEAVING, Event.CUT_OFF): (State.CONDEMNED, Instruction.KILL),
     # What it says or does between our signal and its end changes nothing.
     (State.CONDEMNED, Event.GREETED): (State.CONDEMNED, Instruction.NOTHING),
-    (State.CONDEMNED, Event.STOPPED): (State.CONDEMNED, Instruction.NOTHING),
-    (State.CONDEMNED, Event.LATE): (State.CONDEMNED, Instruction.NOTHING),
-    (State.CONDEMNED, Event.OVERDUE): (State.CONDEMNED, Instruction.NOTHING),
     (State.CONDEMNED, Event.LEAVES): (State.CONDEMNED, Instruction.NOTHING),
-    (State.CONDEMNED, Event.DIED): (State.ABSENT, Instruction.LAUNCH),
+    (State.CONDEMNED, Event.DIED): (State.ABSENT, Instruction.NOTHING),
+    (State.CONDEMNED, Event.KILLED): (State.ABSENT, Instruction.NOTHING),
     (State.CONDEMNED, Event.LINGERS): (State.ABSENT, Instruction.LET_GO),
 }
 

@@ -5,34 +5,31 @@ What they are told and what becomes of it is the exchange's business; when to re
 
 from __future__ import annotations
 
-import sys
+import contextlib
 import threading
 import warnings
 from collections.abc import Callable, Iterable
-from pathlib import Path
 from queue import Empty, SimpleQueue
 from time import monotonic
 from typing import TYPE_CHECKING
 
 from swift_loader.errors import ConfigError, LoaderClosed, WorkerDied, WorkerStartFailed
 from swift_loader.pool import messages
-from swift_loader.pool.control import Control
 from swift_loader.pool.death import Death, death_of, lingering, told_of_lingering, told_of_standstill
 from swift_loader.pool.descriptors import slots_allowed
 from swift_loader.pool.dispatch import Delivery, Failed
 from swift_loader.pool.exchange import Exchange
 from swift_loader.pool.failures import error_of, start_error
-from swift_loader.pool.line import Line
+from swift_loader.pool.launch import Launcher
 from swift_loader.pool.oom import OomKills
 from swift_loader.pool.policy import Event, Instruction, State
-from swift_loader.pool.stacks import Stacks
 from swift_loader.pool.telecom import Telecom
-from swift_loader.pool.worker import Setup
 
 if TYPE_CHECKING:
     from swift_loader.errors import SwiftLoaderError
     from swift_loader.plan.plan import Plan
     from swift_loader.pool.lease import Lease
+    from swift_loader.pool.line import Line
     from swift_loader.pool.messages import Hello, Leaving, Parcel
     from swift_loader.pool.process import Engine, Process
     from swift_loader.pool.recipe import Recipe
@@ -43,6 +40,7 @@ _LOOK_S = 0.25
 _JOIN_TIMEOUT_S = 5.0
 #: While others work, a worker that the system refuses is asked for again after this.
 _RETRY_S = 1.0
+_CLOSED_AT_START = "the loader was closed while it started"
 _CLOSED_MEANWHILE = "the loader was closed while a batch was waited for"
 
 
@@ -58,14 +56,12 @@ class Pool:
         """Called by `take` before it waits: whoever copies from slots is to let go of those that it is done with."""
         self._recipe = recipe
         self._config = config
-        self._engine = engine
-        self._max_batch_nbytes = config.max_batch_nbytes or memory_budget // 4
-        self._control = Control.create(config.worker_count)
+        self._launcher = Launcher(config, engine, config.max_batch_nbytes or memory_budget // 4)
         name = f"swift-{{}}-c{recipe.consumer}w{{}}"
-        self._lines = [self._line(i, name.format("worker", i)) for i in range(config.worker_count)]
+        self._lines = [self._launcher.line(i, name.format("worker", i)) for i in range(config.worker_count)]
         served = range(config.worker_count if config.multithread else 1)
         self._telecoms = [Telecom(name.format("telecom", i), self) for i in served]
-        words = self._control.slot_words
+        words = self._launcher.slot_words
         self._exchange = Exchange(recipe, memory_budget, most_slots, self._lines, words, self._ring)
         self._telecoms[0].listen_to(self._exchange.returns.bell)
         self._fatal: BaseException | None = None
@@ -80,11 +76,6 @@ class Pool:
         self._is_open = False
         self._is_put_out = False
 
-    def _line(self, number: int, name: str) -> Line:
-        line = Line(number, name, self._control.cell(number), self._config.timeout_s)
-        line.stacks = Stacks()
-        return line
-
     # Starting ---------------------------------------------------------------------------------------------------
 
     def open(self) -> Plan:
@@ -93,10 +84,7 @@ class Pool:
         Raises:
             SwiftLoaderError: whatever kept them from starting, or, with ``validate``, from making the first batch.
         """
-        self._engine.open()
-        for telecom in self._telecoms:
-            telecom.start()
-            self._serving += 1
+        self._begin_to_serve()
         first, *others = self._lines
         if not self._config.validate:
             self._take_on(others)
@@ -116,16 +104,27 @@ class Pool:
         self._is_open = True
         return plan
 
+    def _begin_to_serve(self) -> None:
+        """Counts as serving itself: if the pool is closed meanwhile, it is this thread that puts the lights out."""
+        self.one_comes()
+        try:
+            self._launcher.open()
+            for telecom in self._telecoms:
+                telecom.start()
+        finally:
+            self.one_left()
+
     def _take_on(self, lines: list[Line]) -> None:
         for line in lines:
-            self._telecom_of(line).take_on(line)
+            for telecom in self._serving_it(line):
+                telecom.take_on(line)
 
     def _await(self, happened: Callable[[], bool]) -> None:
         while not happened():
             if self._fatal is not None:
                 raise self._fatal
             if self.closing:
-                raise LoaderClosed("the loader was closed while it started")
+                raise LoaderClosed(_CLOSED_AT_START)
             try:
                 self._news.get(timeout=_LOOK_S)
             except Empty:
@@ -135,12 +134,14 @@ class Pool:
         if isinstance(delivery, Failed):
             raise self.error_of(delivery)
 
-    def _telecom_of(self, line: Line) -> Telecom:
-        return self._telecoms[line.number % len(self._telecoms)]
+    def _serving_it(self, line: Line) -> list[Telecom]:
+        """The thread that serves ``line``; none when all are gone."""
+        number = line.number if self._config.multithread else 0
+        return self._telecoms[number : number + 1]
 
     def _ring(self, line: Line) -> None:
-        if not self.closing:
-            self._telecom_of(line).ring()
+        for telecom in self._serving_it(line):
+            telecom.ring()
 
     # The consumer's side ----------------------------------------------------------------------------------------
 
@@ -172,7 +173,8 @@ class Pool:
     def tell_notes(self, stacklevel: int = 5) -> None:
         """Warns of what the user should know; by default as from the loop over the loader."""
         while not self._notes.empty():
-            warnings.warn(self._notes.get_nowait(), RuntimeWarning, stacklevel=stacklevel)
+            with contextlib.suppress(Empty):  # another thread, which closes the loader, has told of it
+                warnings.warn(self._notes.get_nowait(), RuntimeWarning, stacklevel=stacklevel)
 
     def hold(self, parcel: Parcel) -> Lease:
         """The hold that the batch made of ``parcel`` has on its slot."""
@@ -205,18 +207,8 @@ class Pool:
 
     def launch(self, line: Line) -> float | None:
         """Starts a worker for ``line``; gives back after how long to try again, if the system refuses one now."""
-        setup = Setup(
-            worker=line.number,
-            worker_count=self._config.worker_count,
-            max_batch_nbytes=self._max_batch_nbytes,
-            path=[str(Path(folder).absolute()) for folder in sys.path],
-            folder=str(Path.cwd()),
-            has_payload=self._engine.sends_payload,
-        )
-        assert line.stacks is not None
-        line.prepare()
         try:
-            line.connect(*self._engine.launch(line.name, setup, (self._control.fd, line.stacks.fd)))
+            self._launcher.launch(line)
         except WorkerStartFailed as error:
             return self._refused(line, error)
         return None
@@ -283,7 +275,7 @@ class Pool:
         assert line.process is not None
         status = line.process.exit_status()
         line.read_stacks()
-        death = death_of(line, status, self._oom, is_expected=line.policy.state is State.LEAVING)
+        death = death_of(line, status, self._oom)
         line.policy.happened(Event.KILLED if death.is_from_outside else Event.DIED)
         line.disconnect()
         return self._succession(line, death)
@@ -320,8 +312,20 @@ class Pool:
         self._exchange.fail(error)
         self._news.put(None)
 
-    def telecom_left(self) -> None:
-        """A telecom thread has ended; the last one puts the lights out."""
+    def one_comes(self) -> None:
+        """Another thread is to serve.
+
+        Raises:
+            LoaderClosed: if it comes too late.
+        """
+        with self._turn:
+            self._serving += 1
+        if self.closing:  # asked only now: `close` says so first, and then asks whether anybody serves
+            self.one_left()
+            raise LoaderClosed(_CLOSED_AT_START)
+
+    def one_left(self) -> None:
+        """A thread serves no more; the last one puts the lights out."""
         with self._turn:
             self._serving -= 1
             if self._serving == 0:
@@ -360,7 +364,10 @@ class Pool:
     def abandon(self) -> None:
         """Has everything end without waiting for it; takes no lock."""
         self.closing = True
-        self._exchange.fail(LoaderClosed(_CLOSED_MEANWHILE))  # wakes who waits in `take`
+        self._launcher.abandon()
+        # Wakes who waits in `take` or `open`: after a long signal handler Python 3.11 forgets the deadline of a wait.
+        self._exchange.fail(LoaderClosed(_CLOSED_MEANWHILE))
+        self._news.put(None)
         for telecom in self._telecoms:
             telecom.ring()
 
@@ -383,10 +390,6 @@ class Pool:
         if self._is_put_out:
             return
         self._is_put_out = True
-        self._engine.close()
-        self._control.close()
-        for line in self._lines:
-            if line.stacks is not None:
-                line.stacks.close()
+        self._launcher.close()
         self._exchange.close()
         self._telecoms = []  # they know this pool: with the circle cut, all goes as soon as nobody needs it

@@ -24,6 +24,10 @@ class Process(Protocol):
         """Ends it at once; nothing happens if it is gone."""
         ...
 
+    def cut(self) -> None:
+        """Ends what it has started as well, and waits for nothing: for one that was killed and does not go."""
+        ...
+
     def ask(self) -> None:
         """Has it write where its threads are; nothing happens if it is gone."""
         ...
@@ -54,6 +58,10 @@ class Engine(Protocol):
 
         May be called from any thread.
         """
+        ...
+
+    def abandon(self) -> None:
+        """Has whoever waits in here go on: all is about to end. Takes no lock."""
         ...
 
     def close(self) -> None:

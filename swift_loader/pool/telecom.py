@@ -51,16 +51,19 @@ class Telecom:
         """Begins to serve.
 
         Raises:
+            LoaderClosed: if the pool was closed.
             WorkerStartFailed: if the system refuses another thread.
         """
+        self._pool.one_comes()
         try:
             self._thread.start()
         except RuntimeError as error:
+            self._pool.one_left()
             raise WorkerStartFailed(why_no_thread()) from error
 
     def take_on(self, line: Line) -> None:
         """From now on this thread serves ``line``, whose worker it starts."""
-        self._arriving.append((0.0, line))
+        self._expect(line, 0.0)
         self.ring()
 
     def ring(self) -> None:
@@ -90,26 +93,24 @@ class Telecom:
             self._pool.broke(error)
         finally:
             self._see_off()
-            self._pool.telecom_left()
+            self._pool.one_left()
 
     def _patience_ms(self) -> float | None:
         """While something is being made, this thread wakes twice a second to see whether it goes on; else never.
 
         Time is counted in these ticks: when the whole job is stopped and goes on later, no worker seems to hang.
         """
-        if self._arriving:
-            return _TICK_S / 10 * 1000
-        for line in self._lines.values():
-            if line.is_watched:
-                break
-        else:
-            self._ticked_s = monotonic()
-            return None
-        if (passed_s := monotonic() - self._ticked_s) >= _TICK_S:
+        is_watching = any(line.is_watched for line in self._lines.values())
+        passed_s = monotonic() - self._ticked_s
+        if not is_watching:
+            self._ticked_s += passed_s
+        elif passed_s >= _TICK_S:
             self._ticked_s += passed_s
             for line in self._pool.look_after(list(self._lines.values()), min(passed_s, 2 * _TICK_S)):
                 self._let_go(line)
-        return _TICK_S * 1000
+        if self._arriving:
+            return _TICK_S / 10 * 1000
+        return _TICK_S * 1000 if is_watching else None
 
     def _answer(self, fd: int) -> None:
         if (line := self._lines.get(fd)) is not None:
@@ -131,10 +132,13 @@ class Telecom:
             else:
                 self._launch(line)
 
+    def _expect(self, line: Line, delay_s: float | None) -> None:
+        """A worker is to be started for the line after so long, if at all."""
+        if delay_s is not None:
+            self._arriving.append((monotonic() + delay_s, line))
+
     def _launch(self, line: Line) -> None:
-        retry_s = self._pool.launch(line)
-        if retry_s is not None:
-            self._arriving.append((monotonic() + retry_s, line))
+        self._expect(line, self._pool.launch(line))
         if line.process is None or line.channel is None:
             return
         self._lines[line.channel.fileno()] = line
@@ -160,9 +164,7 @@ class Telecom:
         if line.channel is not None and line.channel.fileno() in self._lines:
             self._read(line)
         self._drop(line)
-        delay_s = self._pool.died(line)
-        if delay_s is not None:
-            self._arriving.append((monotonic() + delay_s, line))
+        self._expect(line, self._pool.died(line))
 
     def _let_go(self, line: Line) -> None:
         """The worker was killed and does not go: another takes its place."""
@@ -170,8 +172,7 @@ class Telecom:
         process, delay_s = self._pool.let_go(line)
         self._lingering[process.sentinel] = process
         self._poll.register(process.sentinel, select.POLLIN)
-        if delay_s is not None:
-            self._arriving.append((monotonic() + delay_s, line))
+        self._expect(line, delay_s)
 
     def _drop(self, line: Line) -> None:
         assert line.channel is not None
@@ -191,32 +192,31 @@ class Telecom:
         for line in lines:
             with contextlib.suppress(BufferError):
                 line.retire()
-        left = _gone(lines, _LEAVE_TIMEOUT_S)
-        for line in lines:
-            if line not in left and line.process is not None:
+        there = _still_there(lines, _LEAVE_TIMEOUT_S)
+        for line in there:
+            if line.process is not None:
                 line.process.kill()
-        gone = _gone(lines, _KILL_TIMEOUT_S)
+        stuck = _still_there(there, _KILL_TIMEOUT_S)
         for line in lines:
-            if line in gone and line.process is not None:
-                line.process.exit_status()  # whoever started it may let go of its number now
-            elif line.process is not None and line not in left:
+            if line in stuck:
                 self._pool.left_behind(line)
+            elif line.process is not None:
+                line.process.exit_status()  # whoever started it may let go of its number now
             line.disconnect()
         for process in self._lingering.values():
             process.close()
         self._lingering.clear()
 
 
-def _gone(lines: list[Line], timeout_s: float) -> list[Line]:
-    """Waits until all workers are gone; gives back those that are."""
+def _still_there(lines: list[Line], timeout_s: float) -> list[Line]:
+    """Waits until all workers are gone; gives back those that are not."""
     waiting = {line.process.sentinel: line for line in lines if line.process is not None}
     poll = select.poll()
     for fd in waiting:
         poll.register(fd, select.POLLIN)
-    gone = []
     deadline = monotonic() + timeout_s
     while waiting and (left := deadline - monotonic()) > 0:
         for fd, _ in poll.poll(left * 1000):
             poll.unregister(fd)
-            gone.append(waiting.pop(fd))
-    return gone
+            del waiting[fd]
+    return list(waiting.values())

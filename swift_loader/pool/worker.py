@@ -75,13 +75,7 @@ def run(channel_fd: int, lifeline_fd: int, name: str, recipe: Recipe | None) -> 
             worker.close()
     scale.close()
     channel.close()
-    _flush()
-
-
-def _flush() -> None:
-    for stream in (sys.stdout, sys.stderr):
-        with contextlib.suppress(Exception):
-            stream.flush()
+    guard.flush_streams()
 
 
 def _arrive(channel: SocketChannel, recipe: Recipe | None, scale: Scale) -> Worker | None:

@@ -42,7 +42,7 @@ class Soak:
         told = {
             "name": self.name,
             "title": self.title,
-            "command": f"pytest -m soak tests/fault -k {self.name}",
+            "command": f"pytest -n 0 -m soak tests/fault -k {self.name}",
             "commit": machine.commit(),
             "machine": machine.facts(),
             "seed": self.seed,

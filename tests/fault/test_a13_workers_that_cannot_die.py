@@ -20,9 +20,10 @@ from swift_loader import PoisonedTicket
 from tests.datasets import Numbers, calls
 from tests.deadly_datasets import Stuck
 from tests.fault.oracle import ALL_WORLDS, World
+from tests.fault.orphans import StartsOthers
 from tests.loaders import made, started
 from tests.unkillable import FREEZER, freeze, frozen_group, silent_file
-from tests.watching import flat, until, workers
+from tests.watching import flat, living, until, workers
 
 NAMED = r"swift-worker-c0w\d \(pid \d+\) was killed and is still there: .*no signal ends"
 needs_fuse = pytest.mark.skipif(
@@ -143,3 +144,23 @@ def test_a13_a_frozen_worker_is_replaced_and_when_it_thaws_it_changes_nothing(tm
         (group / "freezer.state").write_text("THAWED")
         until(lambda: _state(frozen) in ("gone", "Z"))
         assert flat(loader) == list(range(320))
+
+
+@needs_freezer
+def test_a13_what_a_worker_has_started_ends_when_that_is_let_go_of(tmp_path: Path):
+    settings = {"data_queue_size": 1, "message_queue_size": 1, "max_buffer_size": 0, "timeout_s": 0.5}
+    kwargs = {"folder": str(tmp_path), "count": 320, "programs_alone": True}
+    with (
+        frozen_group(f"swift-tests-{os.getpid()}") as group,
+        quietly(),
+        started(StartsOthers, kwargs, shuffle=False, **settings) as loader,
+    ):
+        iterator = iter(loader)
+        found = next(iterator).tolist()
+        frozen = until(lambda: workers() if len(workers()) == 2 else None)[0].pid
+        programs = until(lambda: [call.index for call in calls(tmp_path, "started") if call.pid == frozen])
+        freeze(group, frozen)
+        found += flat(iterator)
+        assert found == list(range(320))
+        until(lambda: not living(programs), "the end of its programs")
+        assert _state(frozen) not in ("gone", "Z")

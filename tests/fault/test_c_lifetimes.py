@@ -82,7 +82,7 @@ def test_c10_a_loop_that_is_left_and_begun_again_goes_on_with_the_next_epoch():
 
 
 AT_EXIT = """
-import atexit, json, os, pathlib, sys, threading, warnings
+import atexit, json, os, pathlib, sys, threading, warnings, time
 from functools import partial
 from swift_loader import SwiftLoader
 from tests.datasets import Numbers, Slow
@@ -106,6 +106,7 @@ def daemon_iterates(method):
     def run():
         for batch in loader:
             started.set()
+            time.sleep(0.02)  # a step; Python ends such threads where they are, and within torch's C++ that aborts
     threading.Thread(target=run, daemon=True).start()
     started.wait(20)
 

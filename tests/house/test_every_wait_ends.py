@@ -22,7 +22,7 @@ ENDS = {
     ("device/driver.py", "join"): "a thread that makes one call to the device's runtime",
     ("device/landing.py", "get"): "close() tells the thread, and puts an item for the consumer",
     ("engines/server.py", "waitid"): "never waits: WNOHANG",
-    ("engines/zygote.py", "waitpid"): "only asked for a child whose pidfd has told that it is gone",
+    ("engines/zygote.py", "waitpid"): "never waits: WNOHANG",
     ("pool/channel.py", "recvmsg"): "the other end's death ends it; in the trainer it never waits",
     ("pool/brisk.py", "recvmsg"): "never waits: MSG_DONTWAIT",
     ("pool/crew.py", "result"): "the dataset's own time, in a worker: the consumer kills it after timeout_s",

@@ -112,6 +112,24 @@ def test_sending_to_nobody_or_to_the_dead_is_no_error(line):
     line.retire()
 
 
+def test_one_that_lives_and_cannot_be_sent_to_is_killed_at_once_with_the_reason(line):
+    worker = _connected(line)
+    line.greet()
+    line.send(b"orders", [line.channel.fileno(), -1])  # as where too many descriptors are on their way
+    assert (line.process.kills, line.is_cut_off, line.greeted) == (1, True, False)
+    assert "could not be sent its orders ([Errno 9]" in line.killed_for
+    line.send(b"orders", [-1])
+    line.retire()
+    assert line.process.kills == 1
+    line.policy.happened(Event.KILLED)
+    line.disconnect()
+    worker.close()
+    worker = _connected(line)
+    assert (line.is_cut_off, line.is_leaving, line.killed_for) == (False, False, "")
+    line.disconnect()
+    worker.close()
+
+
 def test_a_worker_that_does_not_read_is_an_error_that_names_it(line):
     worker = _connected(line)
     while line.channel.send(bytes(1000)):
@@ -161,6 +179,17 @@ def test_a_worker_that_stays_at_one_place_is_asked_where_and_then_killed_each_on
         line.look(1.0)
     assert (process.asks, process.kills) == (1, 1)
     assert line.killed_for == "made no progress for 4.0 s"
+    worker.close()
+    line.disconnect()
+
+
+def test_one_that_leaves_and_hangs_is_killed_and_still_known_to_have_left(line):
+    worker = _connected(line)
+    line.greet()
+    line.takes_leave()
+    assert Instruction.KILL in [line.look(1.0) for _ in range(6)]
+    assert line.is_leaving
+    assert "made no progress" in line.killed_for
     worker.close()
     line.disconnect()
 

@@ -6,7 +6,7 @@ from types import SimpleNamespace
 import pytest
 
 from swift_loader.pool.control import FETCHES, Cell
-from swift_loader.pool.death import Death, death_of
+from swift_loader.pool.death import Death, death_of, lingering
 from swift_loader.pool.ledger import Holder
 from swift_loader.pool.line import Line
 from swift_loader.pool.oom import OomKills
@@ -23,7 +23,7 @@ def line():
 
 
 def _death(line, status, groups=()):
-    return death_of(line, status, OomKills(list(groups)), is_expected=False)
+    return death_of(line, status, OomKills(list(groups)))
 
 
 @pytest.mark.parametrize(
@@ -38,7 +38,8 @@ def _death(line, status, groups=()):
 def test_who_how_and_at_what(line, status, how):
     death = _death(line, status)
     assert death.how == f"swift-worker-c0w1 (pid 77) {how} while it fetches sample 13"
-    assert (death.index, death.is_from_outside, death.by_kernel) == (13, False, False)
+    # How an orphan of a fork server that was killed has ended, nobody knows: it is held against no sample.
+    assert (death.index, death.is_from_outside, death.by_kernel) == (13, status is None, False)
 
 
 def test_a_sigkill_is_from_outside_unless_it_was_ours_or_the_kernels(line, tmp_path):
@@ -47,12 +48,24 @@ def test_a_sigkill_is_from_outside_unless_it_was_ours_or_the_kernels(line, tmp_p
     (tmp_path / "memory.events").write_text("oom_kill 1\n")
     kills = OomKills([tmp_path])
     (tmp_path / "memory.events").write_text("oom_kill 2\n")
-    death = death_of(line, -signal.SIGKILL, kills, is_expected=False)
+    death = death_of(line, -signal.SIGKILL, kills)
     assert (death.is_from_outside, death.by_kernel) == (False, True)
     assert "killed by the kernel" in death.how
-    assert death_of(line, -signal.SIGKILL, kills, is_expected=False).how.count("perhaps") == 0
+    assert death_of(line, -signal.SIGKILL, kills).how.count("perhaps") == 0
     line.killed_for = "made no progress for 2.0 s"
     assert not _death(line, -signal.SIGKILL).is_from_outside
+    line.is_cut_off = True
+    assert _death(line, -signal.SIGKILL).is_from_outside
+    assert lingering(line).is_from_outside
+
+
+def test_one_that_said_it_leaves_is_expected_to_end_even_if_it_hangs_then(line):
+    assert not _death(line, 0).is_expected
+    line.is_leaving = True
+    assert _death(line, 0).is_expected
+    line.killed_for = "made no progress for 2.0 s"
+    assert _death(line, -signal.SIGKILL).is_expected
+    assert lingering(line).is_expected
 
 
 def _orders_after_deaths(world, deaths, *, index=13, **how):

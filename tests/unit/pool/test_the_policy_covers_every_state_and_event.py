@@ -19,19 +19,19 @@ from swift_loader.pool.policy import (
     State,
 )
 
-N, W, K, L = Instruction.NOTHING, Instruction.WARN, Instruction.KILL, Instruction.LAUNCH
+N, W, K = Instruction.NOTHING, Instruction.WARN, Instruction.KILL
 A, B, S, C, V = State.ABSENT, State.STARTING, State.SERVING, State.CONDEMNED, State.LEAVING
 G = Instruction.LET_GO
 
 #: Written down a second time, by hand: what comes of an event, or None where it cannot happen.
 EXPECTED = {
-    #                 LAUNCHED  GREETED  STOPPED  LATE    OVERDUE  DIED    KILLED  LEAVES   LINGERS
-    State.ABSENT:    ((B, N),   None,    None,    None,   None,    None,   None,   None,    None),
-    State.STARTING:  (None,     (S, N),  (C, K),  (B, W), (B, N),  (A, L), (A, L), None,    None),
-    State.SERVING:   (None,     None,    (C, K),  (S, W), (C, K),  (A, L), (A, L), (V, N),  None),
-    State.LEAVING:   (None,     None,    (C, K),  (V, N), (C, K),  (A, L), (A, L), None,    None),
-    State.CONDEMNED: (None,     (C, N),  (C, N),  (C, N), (C, N),  (A, L), None,   (C, N),  (A, G)),
-    State.GIVEN_UP:  (None,     None,    None,    None,   None,    None,   None,   None,    None),
+    #                 LAUNCHED  GREETED  STOPPED  LATE    OVERDUE  DIED    KILLED  LEAVES   LINGERS  CUT_OFF
+    State.ABSENT:    ((B, N),   None,    None,    None,   None,    None,   None,   None,    None,    None),
+    State.STARTING:  (None,     (S, N),  (C, K),  (B, W), (B, N),  (A, N), (A, N), None,    None,    (C, K)),
+    State.SERVING:   (None,     None,    (C, K),  (S, W), (C, K),  (A, N), (A, N), (V, N),  None,    (C, K)),
+    State.LEAVING:   (None,     None,    (C, K),  (V, N), (C, K),  (A, N), (A, N), None,    None,    (C, K)),
+    State.CONDEMNED: (None,     (C, N),  None,    None,   None,    (A, N), (A, N), (C, N),  (A, G),  None),
+    State.GIVEN_UP:  (None,     None,    None,    None,   None,    None,   None,   None,    None,    None),
 }  # fmt: skip
 
 
@@ -55,7 +55,7 @@ def _run(policy, *events):
 def test_a_worker_that_dies_at_birth_is_started_ever_later_and_then_no_more():
     policy = Policy(10, 5)
     for delay_s in DELAYS_S:
-        assert _run(policy, Event.LAUNCHED, Event.DIED) == [N, L]
+        assert _run(policy, Event.LAUNCHED, Event.DIED) == [N, N]
         assert policy.delay_s == delay_s
     assert _run(policy, Event.LAUNCHED, Event.DIED) == [N, Instruction.GIVE_UP]
     assert policy.births == MAX_BIRTHS
@@ -65,19 +65,19 @@ def test_a_worker_that_dies_at_birth_is_started_ever_later_and_then_no_more():
 def test_one_that_others_kill_while_it_starts_is_started_more_often_and_not_for_ever():
     policy = Policy(10, 5)
     said = [_run(policy, Event.LAUNCHED, Event.KILLED)[-1] for _ in range(MAX_KILLED_BIRTHS)]
-    assert said == [L] * (MAX_KILLED_BIRTHS - 1) + [Instruction.GIVE_UP]
+    assert said == [N] * (MAX_KILLED_BIRTHS - 1) + [Instruction.GIVE_UP]
 
 
 def test_a_worker_that_has_served_is_replaced_at_once_however_often():
     policy = Policy(10, 5)
     for _ in range(100):
-        assert _run(policy, Event.LAUNCHED, Event.GREETED, Event.DIED) == [N, N, L]
+        assert _run(policy, Event.LAUNCHED, Event.GREETED, Event.DIED) == [N, N, N]
         assert policy.delay_s == 0
 
 
 def test_one_that_was_killed_while_it_started_counts_as_dead_at_birth():
     policy = Policy(10, 5)
-    for expected in [L] * (MAX_BIRTHS - 1) + [Instruction.GIVE_UP]:
+    for expected in [N] * (MAX_BIRTHS - 1) + [Instruction.GIVE_UP]:
         assert _run(policy, Event.LAUNCHED, Event.STOPPED, Event.DIED)[-1] is expected
 
 
@@ -97,7 +97,7 @@ def test_one_that_was_killed_is_not_given_more_time_by_what_it_still_does():
 
 def test_one_that_leaves_is_replaced_at_once_and_killed_if_it_does_not_go():
     policy = _serving(timeout_s=2.0)
-    assert _run(policy, Event.LEAVES, Event.DIED) == [N, L]
+    assert _run(policy, Event.LEAVES, Event.DIED) == [N, N]
     assert policy.delay_s == 0
     policy = _serving(timeout_s=2.0)
     policy.happened(Event.LEAVES)

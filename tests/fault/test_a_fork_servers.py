@@ -1,0 +1,280 @@
+"""Rows A18 and A21 of the faults, one engine at a time: servers that die, are late or cannot be had again."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import resource
+import select
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+
+from swift_loader import LoaderClosed, WorkerStartFailed
+from swift_loader.config import LoaderConfig
+from swift_loader.engines import server, zygote
+from swift_loader.engines.local import LocalEngine
+from swift_loader.pool import messages
+from swift_loader.pool.control import Control
+from swift_loader.pool.recipe import Recipe
+from swift_loader.pool.stacks import Stacks
+from swift_loader.pool.worker import Setup
+from tests.datasets import Numbers, calls
+from tests.fault.odd_servers import Gated, LeavesAThread, Printing
+from tests.fault.oracle import in_thread
+from tests.loaders import made, started, stream
+from tests.watching import descendants, flat, until, workers
+
+#: Holds a process as a debugger does, until its own input ends.
+DEBUGGER = """
+import ctypes, sys
+held = ctypes.CDLL(None, use_errno=True).ptrace(0x4206, int(sys.argv[1]), None, None) == 0
+print("holds" if held else ctypes.get_errno(), flush=True)
+sys.stdin.read()
+"""
+
+
+class Ground:
+    """An engine, and what its workers are given."""
+
+    def __init__(self, method: str, dataset: Any = Numbers, kwargs: dict[str, Any] | None = None, **more: Any) -> None:
+        config = LoaderConfig.parse(8, 1, 1, True, {"start_method": method, "seed": 1, **more})
+        self.engine = LocalEngine(Recipe(dataset, kwargs or {}, None, config, 1, 0), method)
+        self._control, self._stacks = Control.create(1), Stacks()
+        self._setup = Setup(0, 1, 1 << 20, list(sys.path), os.getcwd(), has_payload=self.engine.sends_payload)
+
+    def launch(self, control_fd: int | None = None) -> tuple[Any, Any]:
+        fds = (self._control.fd if control_fd is None else control_fd, self._stacks.fd)
+        return self.engine.launch("swift-worker-c0w0", self._setup, fds)
+
+    def close(self) -> None:
+        self.engine.close()
+        self._control.close()
+        self._stacks.close()
+
+
+@contextmanager
+def ground(method: str, *args: Any, **settings: Any) -> Iterator[Ground]:
+    made = Ground(method, *args, **settings)
+    try:
+        made.engine.open()
+        yield made
+    finally:
+        made.close()
+
+
+@contextmanager
+def launched(place: Ground) -> Iterator[tuple[Any, Any]]:
+    process, channel = place.launch()
+    try:
+        yield process, channel
+    finally:
+        process.kill()
+        until(lambda: is_gone(process), "its end")
+        process.exit_status()
+        channel.close()
+        process.close()
+
+
+def the_server() -> psutil.Process:
+    (found,) = [one for one in psutil.Process().children() if one.status() != psutil.STATUS_ZOMBIE]
+    return found
+
+
+def kill_the_server() -> None:
+    found = the_server()
+    found.kill()
+    until(lambda: not found.is_running() or found.status() == psutil.STATUS_ZOMBIE, "its end")
+
+
+def is_gone(process: Any) -> bool:
+    return is_readable(process.sentinel, 0)
+
+
+def is_readable(fd: int, seconds: float) -> bool:
+    poll = select.poll()
+    poll.register(fd, select.POLLIN)
+    return bool(poll.poll(seconds * 1000))
+
+
+def hello(channel: Any) -> int:
+    """The kind of the first message."""
+    assert is_readable(channel.fileno(), 20)
+    return int(channel.receive()[0][0])
+
+
+def test_a_server_that_cannot_be_had_again_is_asked_for_as_often_as_it_takes(monkeypatch: pytest.MonkeyPatch):
+    with ground("forkserver") as place:
+        kill_the_server()
+        python = sys.executable
+        monkeypatch.setattr(sys, "executable", "/no/such/python")
+        for _ in range(3):
+            with pytest.raises(WorkerStartFailed, match="ENOENT"):
+                place.launch()
+        monkeypatch.setattr(sys, "executable", python)
+        with launched(place) as (_, channel):
+            assert hello(channel) == messages.HELLO
+
+
+def test_a_server_that_cannot_build_the_shared_dataset_again_is_none(tmp_path: Path):
+    with ground("forkserver", Gated, {"folder": str(tmp_path)}, share_dataset=True) as place:
+        kill_the_server()
+        (tmp_path / "raise").touch()
+        for _ in range(2):
+            with pytest.raises(WorkerStartFailed, match="could not build the dataset: OSError: no such mount now"):
+                place.launch()
+            assert not descendants()
+        (tmp_path / "raise").unlink()
+        with launched(place) as (_, channel):
+            assert hello(channel) == messages.HELLO
+
+
+def test_an_answer_that_comes_too_late_is_never_taken_for_another(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setitem(server._LIMITS_S, zygote.STATUS, 0.3)
+    with ground("forkserver") as place:
+        first, channel = place.launch()
+        slow = the_server()
+        slow.send_signal(signal.SIGSTOP)
+        first.kill()
+        until(lambda: is_gone(first))
+        assert first.exit_status() is None
+        assert not slow.is_running()
+        channel.close()
+        first.close()
+        with launched(place) as (second, _):
+            assert psutil.Process(second.pid).ppid() == the_server().pid != slow.pid
+
+
+def test_a_worker_that_ends_under_a_debugger_stops_nobody():
+    """Its pidfd tells that it is gone; its parent cannot wait for it before the debugger lets go."""
+    with ground("forkserver") as place:
+        process, channel = place.launch()
+        command = [sys.executable, "-c", DEBUGGER, str(process.pid)]
+        with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as debugger:
+            said = debugger.stdout.readline().strip()
+            process.kill()
+            until(lambda: is_gone(process), "its end")
+            begun = time.monotonic()
+            status = process.exit_status()
+            took_s = time.monotonic() - begun
+            debugger.stdin.close()
+        later = until(process.exit_status) if status is None else status
+        channel.close()
+        process.close()
+    if said != "holds":
+        pytest.skip(f"this machine lets nobody debug another process (error {said})")
+    assert took_s < 1  # to reach: 1 ms; it was 120 s, for all
+    assert (status, later) == (None, -signal.SIGKILL)
+
+
+def test_a_shared_dataset_may_take_longer_to_build_than_any_answer(monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
+    for kind in (zygote.FORK, zygote.STATUS):
+        monkeypatch.setitem(server._LIMITS_S, kind, 0.3)
+    (tmp_path / "wait").touch()
+    threading.Timer(0.8, (tmp_path / "wait").unlink).start()
+    with ground("forkserver", Gated, {"folder": str(tmp_path)}, share_dataset=True):
+        assert len(calls(tmp_path)) == 1
+
+
+@pytest.mark.parametrize("again", [False, True], ids=["first", "again"])
+def test_closing_ends_the_wait_for_a_shared_dataset(again: bool, tmp_path: Path):
+    """At the start, or when the server has died and another builds it."""
+    settings = {"share_dataset": True, "worker_per_consumer": 1}
+
+    def close() -> None:
+        until(lambda: len(calls(tmp_path, "init")) == 1 + again, "building")
+        begun = time.monotonic()
+        loader.close()
+        took_s.append(time.monotonic() - begun)
+
+    took_s: list[float] = []
+    with made(Gated, {"folder": str(tmp_path)}, **settings) as loader:
+        if again:
+            loader.start(0)
+            (tmp_path / "wait").touch()
+            (worker,) = until(workers)
+            kill_the_server()
+            worker.kill()
+            close()
+        else:
+            (tmp_path / "wait").touch()
+            closing = threading.Thread(target=close)
+            closing.start()
+            with pytest.raises(LoaderClosed):
+                in_thread(lambda: loader.start(0))
+            closing.join(20)
+    assert took_s[0] < 4  # to reach: 0.3 s; for ever, or 5 s and a process that is left
+    assert not descendants()
+
+
+@pytest.mark.parametrize(("method", "needed"), [("forkserver", 5), ("fork", 5), ("spawn", 7)])
+def test_at_each_number_of_free_descriptors_a_worker_is_started_or_the_limit_is_told(method: str, needed: int):
+    with ground(method) as place:
+        before = [] if method == "spawn" else the_server().children()
+        for free in range(needed):
+            with few_descriptors(free), pytest.raises(WorkerStartFailed, match=r"EMFILE.*files is \d+ \(ulimit -n\)"):
+                place.launch()
+        with few_descriptors(needed), launched(place):
+            pass
+        assert method == "spawn" or the_server().children() == before  # none is left, not even a corpse
+
+
+@contextmanager
+def few_descriptors(free: int) -> Iterator[None]:
+    """This process may open so many files and no more."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    highest = max(map(int, os.listdir("/proc/self/fd")))
+    resource.setrlimit(resource.RLIMIT_NOFILE, (highest + 10, hard))
+    taken = []
+    try:
+        with contextlib.suppress(OSError):
+            while True:
+                taken.append(os.dup(0))
+        for _ in range(free):
+            os.close(taken.pop())
+        yield
+    finally:
+        for fd in taken:
+            os.close(fd)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+
+
+@pytest.mark.parametrize("method", ["forkserver", "spawn"])
+def test_a_worker_that_cannot_be_told_what_to_do_is_ended(method: str):
+    with ground(method) as place:
+        with pytest.raises(WorkerStartFailed, match="EBADF"):
+            place.launch(control_fd=9_999)
+        assert not workers()
+
+
+def test_a_spawned_worker_that_leaves_does_not_wait_for_the_threads_of_its_dataset():
+    with ground("spawn", LeavesAThread) as place, launched(place) as (process, channel):
+        assert hello(channel) == messages.HELLO
+        channel.send(bytes((messages.RETIRE,)))
+        assert is_readable(process.sentinel, 5)
+        assert process.exit_status() == 0
+
+
+def test_what_a_shared_dataset_has_printed_and_nobody_takes_ends_no_server(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.delenv("PYTHONUNBUFFERED", raising=False)
+    expected = stream(Numbers, worker_per_consumer=0)
+    standard_output = os.dup(1)
+    full = os.open("/dev/full", os.O_WRONLY)
+    try:
+        os.dup2(full, 1)
+        with started(Printing, share_dataset=True) as loader:
+            found = flat(loader)
+    finally:
+        os.dup2(standard_output, 1)
+        os.close(full)
+        os.close(standard_output)
+    assert found == [number for _, batch in expected for number in batch]
