@@ -16,11 +16,6 @@ from tests.leak_check import TEMP_PREFIX, Residue, leaks_since
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 
-def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
-    """One process more than there are cores, since most tests wait for something."""
-    return len(os.sched_getaffinity(0)) + 1
-
-
 def pytest_sessionstart(session: pytest.Session) -> None:
     """Where several processes run tests, each knows its own children by its session."""
     if "PYTEST_XDIST_WORKER" in os.environ:
