@@ -16,15 +16,15 @@ from typing import TYPE_CHECKING, Any, Self, Unpack
 
 from swift_loader import ranks
 from swift_loader.config import LoaderConfig, Settings, check_dataset_class, checked_kwargs
+from swift_loader.epoch import Epoch, EpochSetter
 from swift_loader.errors import ConfigError, LoaderClosed
+from swift_loader.placement import checked_index, current_device, stage_of
 from swift_loader.pool.recipe import Recipe, checked_length
 from swift_loader.position import Position, State
-from swift_loader.runtime import Epoch, Runtime, settings_of
+from swift_loader.runtime import Runtime, settings_of
 
 if TYPE_CHECKING:
     import torch
-
-    from swift_loader.device.stage import Stage
 
 #: Scripts make their loaders in the same order on every rank, but for those of one consumer, which one rank may make
 #: for itself alone: they are counted apart.
@@ -126,7 +126,7 @@ class SwiftLoader:
     def _start(self, consumer_index: int, device: Any, to_device: Callable[[Any, Any], Any] | None) -> Runtime:
         config = self._config
         self._start_arguments = (consumer_index, device, to_device)
-        consumer = _checked_index(consumer_index, config.consumer_count)
+        consumer = checked_index(consumer_index, config.consumer_count)
         if to_device is not None and not callable(to_device):
             raise ConfigError(f"to_device must be callable as to_device(batch, device), not {to_device!r}")
         recipe = Recipe(
@@ -137,7 +137,7 @@ class SwiftLoader:
             seed=self._agreed_seed(),
             consumer=consumer,
         )
-        runtime = Runtime(recipe, _stage(config, device, to_device))
+        runtime = Runtime(recipe, stage_of(config, device, to_device))
         self._runtime = runtime
         try:
             self._refuse_closed()  # by another thread, or a signal handler, which has seen no runtime
@@ -359,41 +359,4 @@ class SwiftLoader:
                 f"which of the {count} consumers is this? Call loader.start(consumer_index, device) before iterating, "
                 "for example loader.start(fabric.global_rank, fabric.device)"
             )
-        return self._start(consumer, _current_device(), None)
-
-
-class EpochSetter:
-    """Stands where torch's loader has its sampler, for frameworks that tell it the epoch."""
-
-    def __init__(self, loader: SwiftLoader) -> None:
-        self._loader = loader
-
-    def set_epoch(self, epoch: int) -> None:
-        """As `SwiftLoader.set_epoch`, but never back: a loader that a framework goes through again and again beside a
-        longer one is ahead of the epochs that the framework counts.
-        """
-        if type(epoch) is not int or not 0 <= epoch <= int(self._loader.state_dict()["epoch"]):
-            self._loader.set_epoch(epoch)
-
-
-def _stage(config: LoaderConfig, device: Any, to_device: Callable[[Any, Any], Any] | None) -> Stage:
-    from swift_loader.device.choose import stage_for  # noqa: PLC0415 - importing the package must not import torch
-
-    return stage_for(device, to_device, config.batch_decoder, config.device_batches)
-
-
-def _current_device() -> torch.device | None:
-    import torch  # noqa: PLC0415 - importing the package must not import torch
-
-    accelerator = torch.accelerator.current_accelerator(check_available=True)
-    if accelerator is None:
-        return None
-    return torch.device(accelerator.type, torch.accelerator.current_device_index())
-
-
-def _checked_index(index: Any, count: int) -> int:
-    if isinstance(index, bool) or not isinstance(index, int):
-        raise ConfigError(f"consumer_index must be a whole number, not {index!r}")
-    if not 0 <= index < count:
-        raise ConfigError(f"consumer_index must be from 0 to {count - 1} with nb_consumer={count}, not {index}")
-    return index
+        return self._start(consumer, current_device(), None)

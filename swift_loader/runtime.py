@@ -16,22 +16,22 @@ import os
 import sys
 import warnings
 from collections import deque
-from pathlib import Path
 from time import perf_counter_ns
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any
 from weakref import WeakSet
 
 from swift_loader import ranks
 from swift_loader.device.landing import Landing
 from swift_loader.device.stage import Cargo, Stage, StageAhead
-from swift_loader.errors import ConfigError, DataError, LoaderClosed, SwiftLoaderError
+from swift_loader.errors import ConfigError, DataError, SwiftLoaderError
 from swift_loader.plan.plan import EpochPlan, Plan
 from swift_loader.pool.dispatch import Delivery, Failed, Full
 from swift_loader.pool.failures import place_of
 from swift_loader.pool.inline import HeapMemory, InlinePool
 from swift_loader.pool.recipe import Recipe
 from swift_loader.position import Position, Setting, State
-from swift_loader.telemetry import BatchRecord, Log, Moments, Recorder, Trace
+from swift_loader.telemetry import Moments
+from swift_loader.witness import Witness
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -88,15 +88,11 @@ class Runtime:
         """Where the next iteration begins."""
         self._step_count = 0
         self._taken: tuple[int, int, int] | None = None
-        self._is_noted = False
-        """Batches of the current epoch were noted that are in no summary."""
         self._skip_count = 0
         self._last_skipped: deque[str] = deque(maxlen=3)
         self._recipe = recipe
         self._stage = stage
-        self._log: Log | None = None
-        self._recorder: Recorder | None = None
-        self._trace: Trace | None = None
+        self._witness = Witness(recipe)
         self._landing: Landing[Delivery] | None = None
         self._agreement: ranks.Agreement | None = None
         if config.worker_count == 0:
@@ -107,21 +103,11 @@ class Runtime:
             if isinstance(stage, StageAhead):
                 self._landing = Landing(stage, _Dock(self._pool), f"swift-landing-c{recipe.consumer}")
         try:
-            self._open_files(config)
+            self._witness.open()
         except BaseException:
             self.close()
             raise
         _running.add(self)
-
-    def _open_files(self, config: LoaderConfig) -> None:
-        log, consumer = config.log, self.consumer
-        if log is not None:
-            self._log = Log(log.path, stdout=log.stdout, level=log.level, consumer=consumer)
-        if config.benchmark:
-            path = _path_of_consumer(config.benchmark_file, self._recipe)
-            self._recorder = Recorder(consumer, path, self._log)
-        if config.trace_file is not None:
-            self._trace = Trace(str(_path_of_consumer(config.trace_file, self._recipe)), consumer)
 
     def open(self, ordinal: str) -> None:
         self.plan = self._pool.open()
@@ -130,8 +116,7 @@ class Runtime:
         self._agreement.check(self.plan.fingerprint(), config.consumer_count)
         self._stage.open()
         self._tell_what_may_surprise(self.plan)
-        if self._log is not None:
-            self._log.info("started", workers=config.worker_count, steps=self.plan.step_count(0, self.consumer))
+        self._witness.info("started", workers=config.worker_count, steps=self.plan.step_count(0, self.consumer))
 
     def begin(self) -> int:
         """An iteration takes its first batch; gives back how many there are."""
@@ -182,17 +167,16 @@ class Runtime:
         self._taken = (ticket.epoch, ticket.step, parcel.rows)
         if parcel.attachment is not None and parcel.attachment.skipped:
             self._count_skipped(parcel.attachment.skipped)
-        if self._recorder is not None or self._trace is not None:
-            self._note(delivery, Moments(delivery.came_ns, asked, came, perf_counter_ns()), busy_ns)
+        if self._witness.looks:
+            self._witness.note(delivery, Moments(delivery.came_ns, asked, came, perf_counter_ns()), busy_ns)
         return batch
 
     def _count_skipped(self, skipped: list[tuple[int, str]]) -> None:
         """Counts what was left out of batches that are handed out, so that the count does not depend on chance."""
         self._skip_count += len(skipped)
         self._last_skipped.extend(reason for _, reason in skipped)
-        if self._log is not None:
-            for index, reason in skipped:
-                self._log.warning("a sample was left out", index=index, reason=reason)
+        for index, reason in skipped:
+            self._witness.warning("a sample was left out", index=index, reason=reason)
         most = self._recipe.config.max_skipped
         if self._skip_count > most:
             last = "\n  ".join(self._last_skipped)
@@ -200,25 +184,9 @@ class Runtime:
                 f"{self._skip_count} samples were left out, more than max_skipped={most}; the last:\n  {last}"
             )
 
-    def _note(self, delivery: Full, moments: Moments, busy_ns: int) -> None:
-        ticket, parcel = delivery.ticket, delivery.parcel
-        record = BatchRecord(
-            ticket.epoch, ticket.step, delivery.line.number, parcel.rows, parcel.nbytes, parcel.fetch_ns,
-            parcel.collate_ns, parcel.encode_ns, parcel.order_wait_ns, moments.taken_ns - moments.came_ns,
-            moments.handed_ns - moments.taken_ns, moments.taken_ns - moments.asked_ns, busy_ns, parcel.slowest_ns,
-            parcel.slowest_index,
-        )  # fmt: skip
-        if self._recorder is not None:
-            self._is_noted = True
-            self._recorder.batch(record)
-        if self._trace is not None:
-            self._trace.batch(record, moments)
-
     def end(self) -> None:
         """An iteration has come to its end: what was noted of it is summed up."""
-        if self._recorder is not None and self._is_noted:
-            self._recorder.epoch(self.epoch)
-        self._is_noted = False
+        self._witness.end_epoch(self.epoch)
 
     def set_epoch(self, epoch: int) -> None:
         self._begin_at = self._begin_at.turned_to(epoch, self.epoch)
@@ -251,8 +219,12 @@ class Runtime:
         return self._pool.worker_pids()
 
     def statistics(self) -> dict[str, float]:
-        recorded = {} if self._recorder is None else self._recorder.statistics()
-        return {**recorded, **self._pool.statistics(), "samples_skipped": self._skip_count, "epoch": self.epoch}
+        return {
+            **self._witness.statistics(),
+            **self._pool.statistics(),
+            "samples_skipped": self._skip_count,
+            "epoch": self.epoch,
+        }
 
     def abandon(self) -> None:
         if self._landing is not None:
@@ -271,12 +243,7 @@ class Runtime:
         self._pool.close()
         self._stage.close()
         self.end()
-        if self._recorder is not None:
-            self._recorder.close()
-        if self._trace is not None:
-            self._trace.close()
-        if self._log is not None:
-            self._log.close()
+        self._witness.close()
         self._pool.tell_notes()  # last, since a user may have made warnings errors
 
     def __repr__(self) -> str:
@@ -354,46 +321,3 @@ def _pool_of_workers(recipe: Recipe) -> Pool:
 
 def _warn(message: str) -> None:
     warnings.warn(message, stacklevel=6)  # as from the line that called start()
-
-
-class Epoch:
-    """One iteration over one epoch. Nothing happens before the first batch is asked for."""
-
-    def __init__(self, started: Callable[[], Runtime]) -> None:
-        self._started = started
-        self._runtime: Runtime | None = None
-        self._is_over = False
-        self._number = 0
-        self._handed_ns = 0
-
-    def __iter__(self) -> Self:
-        return self
-
-    def __next__(self) -> Any:
-        runtime = self._runtime
-        if runtime is None:
-            runtime = self._runtime = self._started()
-            self._is_over = runtime.begin() == 0
-            self._number = runtime.iteration
-            self._handed_ns = perf_counter_ns()
-        if self._is_over:
-            raise StopIteration
-        if runtime.iteration != self._number:
-            raise SwiftLoaderError("this iteration was left when another one began: only the newest goes on")
-        if runtime.closed:
-            raise LoaderClosed(runtime.why_closed)
-        try:
-            return runtime.next_batch(perf_counter_ns() - self._handed_ns)
-        finally:
-            self._handed_ns = perf_counter_ns()
-            if runtime.is_over:
-                self._is_over = True
-                runtime.end()
-
-
-def _path_of_consumer(path: str | None, recipe: Recipe) -> str | None:
-    """One file for each consumer."""
-    if path is None or recipe.config.consumer_count == 1:
-        return path
-    whole = Path(path)
-    return str(whole.with_name(f"{whole.stem}-{recipe.consumer}{whole.suffix}"))

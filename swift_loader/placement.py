@@ -1,0 +1,37 @@
+"""Which consumer a loader serves, and what its batches land on. Importing this does not import torch."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from swift_loader.config import LoaderConfig
+from swift_loader.errors import ConfigError
+
+if TYPE_CHECKING:
+    import torch
+
+    from swift_loader.device.stage import Stage
+
+
+def stage_of(config: LoaderConfig, device: Any, to_device: Callable[[Any, Any], Any] | None) -> Stage:
+    from swift_loader.device.choose import stage_for  # noqa: PLC0415 - importing the package must not import torch
+
+    return stage_for(device, to_device, config.batch_decoder, config.device_batches)
+
+
+def current_device() -> torch.device | None:
+    import torch  # noqa: PLC0415 - importing the package must not import torch
+
+    accelerator = torch.accelerator.current_accelerator(check_available=True)
+    if accelerator is None:
+        return None
+    return torch.device(accelerator.type, torch.accelerator.current_device_index())
+
+
+def checked_index(index: Any, count: int) -> int:
+    if isinstance(index, bool) or not isinstance(index, int):
+        raise ConfigError(f"consumer_index must be a whole number, not {index!r}")
+    if not 0 <= index < count:
+        raise ConfigError(f"consumer_index must be from 0 to {count - 1} with nb_consumer={count}, not {index}")
+    return index
