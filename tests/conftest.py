@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import signal
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -17,9 +18,16 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 
 def pytest_sessionstart(session: pytest.Session) -> None:
-    """Where several processes run tests, each knows its own children by its session."""
+    """Where several processes run tests, each knows its own children by its session.
+
+    Signals do what they usually do, for children too, who inherit what is ignored (`nohup` ignores one, `&` two).
+    """
     if "PYTEST_XDIST_WORKER" in os.environ:
         os.setsid()
+    for number in (signal.SIGHUP, signal.SIGINT, signal.SIGQUIT, signal.SIGTERM):
+        if signal.getsignal(number) is signal.SIG_IGN:
+            usual = signal.default_int_handler if number == signal.SIGINT else signal.SIG_DFL
+            signal.signal(number, usual)
 
 
 @pytest.fixture(scope="session", autouse=True)
