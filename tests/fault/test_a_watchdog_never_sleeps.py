@@ -23,4 +23,4 @@ def test_a11_a18_while_the_system_refuses_one_worker_another_that_stands_still_i
         server.kill()  # without it there are no more workers
         until(lambda: is_gone(server))
         second.kill()
-        until(lambda: is_gone(first), "the end of the one that hangs", deadline_s=6)
+        until(lambda: is_gone(first), "the end of the one that hangs")

@@ -100,7 +100,7 @@ def test_stopping_the_whole_job_and_letting_it_go_on_kills_nobody(tmp_path):
         "import sys, time\n"
         "from swift_loader import SwiftLoader\n"
         "from tests.datasets import Slow\n"
-        "with SwiftLoader(Slow, {'count': 64, 'seconds': 0.02}, 2, 1, 2, seed=1, timeout_s=2.0) as loader:\n"
+        "with SwiftLoader(Slow, {'count': 64, 'seconds': 0.02}, 2, 1, 2, seed=1, timeout_s=3.0) as loader:\n"
         "    loader.start(0)\n"
         "    for batch in loader:\n"
         "        print('batch', flush=True)\n"
@@ -112,10 +112,10 @@ def test_stopping_the_whole_job_and_letting_it_go_on_kills_nobody(tmp_path):
         family = [process.pid, *(worker.pid for worker in until(lambda: workers(process.pid)))]
         for pid in family:
             os.kill(pid, signal.SIGSTOP)
-        threading.Event().wait(4.0)  # twice its timeout
+        threading.Event().wait(4.0)  # longer than its timeout
         for pid in reversed(family):
             os.kill(pid, signal.SIGCONT)
-        out, err = process.communicate(timeout=30)
+        out, err = process.communicate(timeout=100)
     assert process.returncode == 0, err
     assert err == ""
     assert out.splitlines()[-1] == "32"
