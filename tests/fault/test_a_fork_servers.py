@@ -112,7 +112,7 @@ def hello(channel: Any) -> int:
     return int(channel.receive()[0][0])
 
 
-def test_a_server_that_cannot_be_had_again_is_asked_for_as_often_as_it_takes(monkeypatch: pytest.MonkeyPatch):
+def test_a21_a_server_that_cannot_be_had_again_is_asked_for_as_often_as_it_takes(monkeypatch: pytest.MonkeyPatch):
     with ground("forkserver") as place:
         kill_the_server()
         python = sys.executable
@@ -125,7 +125,7 @@ def test_a_server_that_cannot_be_had_again_is_asked_for_as_often_as_it_takes(mon
             assert hello(channel) == messages.HELLO
 
 
-def test_a_server_that_cannot_build_the_shared_dataset_again_is_none(tmp_path: Path):
+def test_a21_a_server_that_cannot_build_the_shared_dataset_again_is_none(tmp_path: Path):
     with ground("forkserver", Gated, {"folder": str(tmp_path)}, share_dataset=True) as place:
         kill_the_server()
         (tmp_path / "raise").touch()
@@ -179,7 +179,7 @@ def test_a21_of_workers_that_have_ended_the_server_keeps_the_last_corpse_only():
             assert len(the_server().children()) == 1
 
 
-def test_a_worker_that_ends_under_a_debugger_stops_nobody():
+def test_a9_a_worker_that_ends_under_a_debugger_stops_nobody():
     """Its pidfd tells that it is gone, the kernel how; its parent cannot wait for it before the debugger lets go."""
     with ground("forkserver") as place:
         process, channel = place.launch()
@@ -200,7 +200,7 @@ def test_a_worker_that_ends_under_a_debugger_stops_nobody():
     assert status == -signal.SIGKILL
 
 
-def test_a_shared_dataset_may_take_longer_to_build_than_any_answer(monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
+def test_a17_a_shared_dataset_may_take_longer_to_build_than_any_answer(monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
     monkeypatch.setitem(server._LIMITS_S, zygote.FORK, 0.3)
     (tmp_path / "wait").touch()
     threading.Timer(0.8, (tmp_path / "wait").unlink).start()
@@ -209,7 +209,7 @@ def test_a_shared_dataset_may_take_longer_to_build_than_any_answer(monkeypatch: 
 
 
 @pytest.mark.parametrize("again", [False, True], ids=["first", "again"])
-def test_closing_ends_the_wait_for_a_shared_dataset(again: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+def test_c9_closing_ends_the_wait_for_a_shared_dataset(again: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     """At the start, or when the server has died and another builds it."""
     monkeypatch.setattr(pool, "_JOIN_TIMEOUT_S", 60.0)
     settings = {"share_dataset": True, "worker_per_consumer": 1}
@@ -241,7 +241,7 @@ def test_closing_ends_the_wait_for_a_shared_dataset(again: bool, tmp_path: Path,
 
 
 @pytest.mark.parametrize(("method", "needed"), [("forkserver", 5), ("fork", 5), ("spawn", 7)])
-def test_at_each_number_of_free_descriptors_a_worker_is_started_or_the_limit_is_told(method: str, needed: int):
+def test_d4_at_each_number_of_free_descriptors_a_worker_is_started_or_the_limit_is_told(method: str, needed: int):
     with ground(method) as place:
         for free in range(needed):
             with few_descriptors(free), pytest.raises(WorkerStartFailed, match=r"EMFILE.*files is \d+ \(ulimit -n\)"):
@@ -272,14 +272,14 @@ def few_descriptors(free: int) -> Iterator[None]:
 
 
 @pytest.mark.parametrize("method", ["forkserver", "spawn"])
-def test_a_worker_that_cannot_be_told_what_to_do_is_ended(method: str):
+def test_a18_a_worker_that_cannot_be_told_what_to_do_is_ended(method: str):
     with ground(method) as place:
         with pytest.raises(WorkerStartFailed, match="EBADF"):
             place.launch(control_fd=9_999)
         assert not workers()
 
 
-def test_a_spawned_worker_that_leaves_does_not_wait_for_the_threads_of_its_dataset():
+def test_b14_a_spawned_worker_that_leaves_does_not_wait_for_the_threads_of_its_dataset():
     with ground("spawn", LeavesAThread) as place, launched(place) as (process, channel):
         assert hello(channel) == messages.HELLO
         channel.send(bytes((messages.RETIRE,)))
@@ -287,7 +287,7 @@ def test_a_spawned_worker_that_leaves_does_not_wait_for_the_threads_of_its_datas
         assert process.exit_status() == 0
 
 
-def test_what_a_shared_dataset_has_printed_and_nobody_takes_ends_no_server(monkeypatch: pytest.MonkeyPatch):
+def test_d8_what_a_shared_dataset_has_printed_and_nobody_takes_ends_no_server(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.delenv("PYTHONUNBUFFERED", raising=False)
     expected = stream(Numbers, worker_per_consumer=0)
     standard_output = os.dup(1)

@@ -80,7 +80,7 @@ def test_a7_a_segfault_leaves_the_stack_of_its_thread(tmp_path):
     assert "in __getitem__" in str(caught.value)
 
 
-def test_a_worker_that_waits_for_orders_may_be_stopped_for_as_long_as_one_likes():
+def test_a9_a_worker_that_waits_for_orders_may_be_stopped_for_as_long_as_one_likes():
     """Nothing is asked of it, so nothing is late; what is asked of it later is made by another."""
     with started(Numbers, {"count": 6400}, data_queue_size=2, message_queue_size=1, max_buffer_size=0) as loader:
         iterator = iter(loader)
@@ -93,7 +93,7 @@ def test_a_worker_that_waits_for_orders_may_be_stopped_for_as_long_as_one_likes(
     assert sorted(first + rest) == list(range(6400))
 
 
-def test_stopping_the_whole_job_and_letting_it_go_on_kills_nobody(tmp_path):
+def test_a9_stopping_the_whole_job_and_letting_it_go_on_kills_nobody(tmp_path):
     from tests.watching import begin_script
 
     text = (

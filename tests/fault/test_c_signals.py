@@ -38,7 +38,7 @@ def close_by_signal_after(delay_s: float) -> float:
 
 
 @pytest.mark.parametrize("seed", range(3))
-def test_a_signal_handler_may_close_the_loader_at_any_moment(seed: int, monkeypatch: pytest.MonkeyPatch):
+def test_c9_a_signal_handler_may_close_the_loader_at_any_moment(seed: int, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(pool, "_JOIN_TIMEOUT_S", 60.0)  # so long it would wait for itself
     chance = random.Random(seed)
     for _ in range(8):

@@ -123,6 +123,6 @@ READ_ONLY = EMPTY.replace("-t tmpfs tmpfs", "-o remount,ro")
     [("true", "umount -l /proc"), (f"{HIDDEN} && {EMPTY}", READ_ONLY)],
     ids=["no /proc", "read-only"],
 )
-def test_d_a_user_without_a_name_a_home_and_a_temporary_folder_trains_all_the_same(mounts: str, seal: str):
+def test_d15_a_user_without_a_name_a_home_and_a_temporary_folder_trains_all_the_same(mounts: str, seal: str):
     """Uid 54321 has no entry in passwd; the locale is C; TMPDIR is not there; and then one thing more."""
     assert run_apart(IN_A_BARE_PLACE, mounts, seal, LC_ALL="C", TMPDIR="/not/there", HOME="") == "54321\n"

@@ -155,7 +155,7 @@ def test_d12_a_line_that_a_killed_run_left_unfinished_spoils_no_other(tmp_path: 
     assert [json.loads(line)["step"] for line in lines[2:]] == [0, 1, 2]
 
 
-def test_files_and_folders_that_we_make_are_for_their_user_alone_and_others_keep_their_mode(tmp_path: Path):
+def test_d13_files_and_folders_that_we_make_are_for_their_user_alone_and_others_keep_their_mode(tmp_path: Path):
     given, trace = tmp_path / "given", tmp_path / "trace"
     given.touch(0o640)
     trace.touch(0o640)
@@ -207,7 +207,7 @@ def test_d8_what_cannot_be_a_file_costs_a_warning_and_no_batch(name: str, target
     assert not Path("/dev/null").is_file()
 
 
-def test_a_pipe_without_a_reader_stops_nobody(tmp_path: Path):
+def test_d8_a_pipe_without_a_reader_stops_nobody(tmp_path: Path):
     os.mkfifo(tmp_path / "pipe")
     with (
         pytest.warns(RuntimeWarning, match="benchmark_file: .*it is no file: a pipe whose reader stalls"),
@@ -216,7 +216,7 @@ def test_a_pipe_without_a_reader_stops_nobody(tmp_path: Path):
         assert not differences(record(loader), faultless())
 
 
-def test_a_log_on_a_standard_output_that_nobody_reads_stops_nobody(tmp_path: Path):
+def test_d8_a_log_on_a_standard_output_that_nobody_reads_stops_nobody(tmp_path: Path):
     script = (
         "from tests.datasets import Numbers\nfrom tests.loaders import stream\nimport os, sys\n"
         "sys.stdout = open(os.open('/dev/full', os.O_WRONLY), 'w')\n"

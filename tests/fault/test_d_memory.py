@@ -236,7 +236,7 @@ except ConfigError as error:
 
 
 @pytest.mark.skipif(platform.machine() != "x86_64", reason="the filter names system calls by their numbers on x86_64")
-def test_d_a_sandbox_without_seals_is_enough_and_one_without_memory_files_is_named():
+def test_d16_a_sandbox_without_seals_is_enough_and_one_without_memory_files_is_named():
     told = _run([sys.executable, "-c", IN_A_SANDBOX]).splitlines()
     assert told[0] == "Operation not permitted"
     assert "refuses files in memory (memfd_create: Operation not permitted)" in told[1]
