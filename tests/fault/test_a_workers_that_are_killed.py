@@ -7,9 +7,10 @@ from __future__ import annotations
 
 import random
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from typing import Any
 
 import pytest
 
@@ -51,8 +52,10 @@ class Nemesis:
                 self.kills += 1
                 self._in_vain += 1
 
-    def batch_came(self) -> None:
-        self._in_vain = 0
+    def watching(self, batches: Iterable[Any]) -> Iterator[Any]:
+        for batch in batches:
+            self._in_vain = 0
+            yield batch
 
     @contextmanager
     def at_work(self) -> Iterator[None]:
@@ -77,10 +80,7 @@ def storm(
         nemesis = Nemesis(loader, seed, every_s)
         with nemesis.at_work():
             while nemesis.kills < kills:
-                found = []
-                for batch in loader:
-                    found.append(plain(batch))
-                    nemesis.batch_came()
+                found = list(map(plain, nemesis.watching(loader)))
                 assert found == _expected(epochs), f"seed {seed}, epoch {epochs}, after {nemesis.kills} kills"
                 epochs += 1
                 told(f"{nemesis.kills} of {kills} kills")
