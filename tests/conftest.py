@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from swift_loader.pool.guard import FOR_THE_TRAINER
 from tests.leak_check import TEMP_PREFIX, Residue, leaks_since
 
 # Two cores: a pool of threads in every process of a test would only wait for the others. Before torch is imported.
@@ -18,16 +19,19 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 
 def pytest_sessionstart(session: pytest.Session) -> None:
-    """Where several processes run tests, each knows its own children by its session.
+    """All processes of tests begin alike, however the tests were started.
 
-    Signals do what they usually do, for children too, who inherit what is ignored (`nohup` ignores one, `&` two).
+    Under nohup, in the background of a script, or below a service, a process is born with signals ignored or blocked,
+    and so would be each trainer that a test ends by one. Where several processes run tests, each knows its own children
+    by its session.
     """
+    for number in (*FOR_THE_TRAINER, signal.SIGQUIT, signal.SIGCHLD, signal.SIGALRM):
+        if signal.getsignal(number) is signal.SIG_IGN:
+            signal.signal(number, signal.default_int_handler if number == signal.SIGINT else signal.SIG_DFL)
+    signal.pthread_sigmask(signal.SIG_SETMASK, ())
+    os.umask(0o022)
     if "PYTEST_XDIST_WORKER" in os.environ:
         os.setsid()
-    for number in (signal.SIGHUP, signal.SIGINT, signal.SIGQUIT, signal.SIGTERM):
-        if signal.getsignal(number) is signal.SIG_IGN:
-            usual = signal.default_int_handler if number == signal.SIGINT else signal.SIG_DFL
-            signal.signal(number, usual)
 
 
 @pytest.fixture(scope="session", autouse=True)

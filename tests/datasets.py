@@ -17,7 +17,7 @@ import numpy as np
 
 from swift_loader import worker_info
 
-DEADLINE_S = 20.0
+DEADLINE_S = 60.0
 
 
 class Numbers:

@@ -43,7 +43,7 @@ def run_apart(script: str, mounts: str = "true", seal: str = "true", **env: str)
         capture_output=True,
         text=True,
         check=False,
-        timeout=60,
+        timeout=100,
     )
     assert ended.returncode == 0, ended.stdout + ended.stderr
     assert ended.stderr == ""

@@ -16,7 +16,8 @@ import psutil
 import torch
 
 ROOT = Path(__file__).resolve().parent.parent
-DEADLINE_S = 20.0
+#: How long what must happen may take on a machine that has much else to do: only a test that fails waits for it.
+DEADLINE_S = 60.0
 
 
 def until(condition: Callable[[], Any], what: str = "it", deadline_s: float = DEADLINE_S) -> Any:
@@ -26,6 +27,18 @@ def until(condition: Callable[[], Any], what: str = "it", deadline_s: float = DE
         assert time.monotonic() < deadline, f"{what} did not happen within {deadline_s} s"
         time.sleep(0.005)
     return value
+
+
+def soon_at_least_once(seconds: Callable[[], float], bound_s: float, tries: int = 3) -> None:
+    """What takes so long does so within ``bound_s``, in one of a few tries where a busy machine gets in the way.
+
+    For bounds that are promised, and that a machine which stands still for a moment would break. What else a try is to
+    show, it asserts itself, each time.
+    """
+    taken: list[float] = []
+    while not taken or taken[-1] > bound_s:
+        assert len(taken) < tries, f"not once within {bound_s} s: {taken}"
+        taken.append(seconds())
 
 
 def settled(value: Callable[[], Any], for_s: float = 0.3) -> Any:
@@ -96,7 +109,7 @@ def begin_script(folder: Path, text: str, *words: str, name: str = "script.py", 
     )
 
 
-def run_script(folder: Path, text: str, *words: str, timeout_s: float = 40.0, **env: str) -> str:
+def run_script(folder: Path, text: str, *words: str, timeout_s: float = 100.0, **env: str) -> str:
     """What a script prints; it must end well and say nothing on standard error."""
     with begin_script(folder, text, *words, **env) as process:
         try:

@@ -1,4 +1,4 @@
-"""`swift-loader doctor`: looks at this machine, tries a small loader, and says in words what to change."""
+"""`swift-loader doctor`: looks at this machine, tries small loaders, and says in words what to change."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _TEXT_INDENT = " " * (_MARK_WIDTH + _NAME_WIDTH)
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--json", action="store_true", help="facts, findings and trial as JSON")
+    parser.add_argument("--json", action="store_true", help="facts, findings and trials as JSON")
     parser.add_argument("--no-trial", action="store_true", help="look only: start no loader")
 
 
@@ -29,14 +29,17 @@ def run(arguments: argparse.Namespace) -> int:
     """Prints the report; 1 if there is a problem."""
     seen = facts.gather()
     findings = diagnosis.diagnose(seen)
-    tried = None
+    tried, starts = None, []
     if not arguments.no_trial:
+        starts = trial.starts()  # first: a bar may leave a thread, beside which "fork" is refused
+        findings.append(of_starts(starts))
         tried = trial.run(max(1, min(2, seen.cores_allowed)))
         findings.append(of_trial(tried))
     if arguments.json:
         told = {
             "facts": dataclasses.asdict(seen),
             "findings": [finding._asdict() for finding in findings],
+            "start_methods": [dataclasses.asdict(start) for start in starts],
             "trial": None if tried is None else dataclasses.asdict(tried),
         }
         print(json.dumps(told, indent=2))
@@ -44,6 +47,16 @@ def run(arguments: argparse.Namespace) -> int:
         has_colors = sys.stdout.isatty() and "NO_COLOR" not in os.environ
         print(report(findings, has_colors=has_colors))
     return int(any(finding.verdict == "problem" for finding in findings))
+
+
+def of_starts(starts: Sequence[trial.Start]) -> Finding:
+    """Which start methods work, and how soon their first batch was there."""
+    well = [f"{start.method} {start.first_batch_s:.2f} s" for start in starts if not start.failure]
+    found = f"first batch of one worker: {', '.join(well)}" if well else "none works"
+    failed = [f"start_method={start.method!r} failed: {start.failure}" for start in starts if start.failure]
+    return Finding(
+        "start methods", "advice" if well and failed else "problem" if failed else "ok", found, " ".join(failed)
+    )
 
 
 def of_trial(tried: trial.Trial) -> Finding:

@@ -6,10 +6,11 @@ import contextlib
 import time
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, get_args
 
 import numpy as np
 
+from swift_loader.config import StartMethod
 from swift_loader.errors import SwiftLoaderError
 from swift_loader.loader import SwiftLoader
 
@@ -43,6 +44,21 @@ class Trial:
     close_s: float = 0.0
 
 
+@dataclass(frozen=True)
+class Start:
+    """How one way to start workers went."""
+
+    method: StartMethod
+    failure: str = ""
+    """Why it did not work, if it did not."""
+    first_batch_s: float = 0.0
+
+
+def starts() -> list[Start]:
+    """Every start method, with one worker and one batch."""
+    return [_start(method) for method in get_args(StartMethod)]
+
+
 def run(workers: int) -> Trial:
     """Starts a loader, takes some epochs of batches, looks whether they are right, and closes it."""
     try:
@@ -50,6 +66,19 @@ def run(workers: int) -> Trial:
             return _tried(loader, workers)
     except (SwiftLoaderError, OSError) as error:
         return Trial(workers, f"{type(error).__name__}: {error}")
+
+
+def _start(method: StartMethod) -> Start:
+    begun = time.perf_counter()
+    try:
+        with SwiftLoader(
+            Squares, {}, _BATCH, 1, 1, start_method=method, timeout_s=_TIMEOUT_S, benchmark=False
+        ) as loader:
+            loader.start(0)
+            next(iter(loader))
+            return Start(method, "", time.perf_counter() - begun)
+    except (SwiftLoaderError, OSError) as error:
+        return Start(method, f"{type(error).__name__}: {error}")
 
 
 def _tried(loader: SwiftLoader, workers: int) -> Trial:

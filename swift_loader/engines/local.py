@@ -10,12 +10,10 @@ import os
 import signal
 import sys
 import threading
-from pathlib import Path
-from typing import Any
 
 from swift_loader.config import StartMethod
-from swift_loader.engines import zygote
 from swift_loader.engines.lifeline import Ends, Lifeline, ends, is_readable
+from swift_loader.engines.procfs import is_stopped, status_told
 from swift_loader.engines.server import Server, ServerGone, interpreter, pidfd_of, status_of
 from swift_loader.errors import ConfigError, LoaderClosed, WorkerStartFailed
 from swift_loader.pool import guard, messages
@@ -125,8 +123,14 @@ class LocalEngine:
         if self._start_method == "spawn":
             return _Spawned(interpreter(f"zygote.spawned({{}}, {{}}, {name!r})", made.fds, name), made.lifeline)
         with self._lock:
-            pid, fds = self._ask(self._server_or_new(), zygote.FORK, name, made.fds)
-        return _Forked(pid, fds[0], made.lifeline, self)
+            server = self._server_or_new()
+            try:
+                pid, sentinel = server.fork(name, made.fds)
+            except (ServerGone, LoaderClosed):
+                self._server = None
+                server.close()
+                raise
+        return _Forked(pid, sentinel, made.lifeline, server)
 
     def _server_or_new(self) -> Server:
         if self._is_closing:
@@ -138,26 +142,8 @@ class LocalEngine:
             self._server = Server.started(self._modules, shared_fd, lambda: self._is_closing)
         return self._server
 
-    def _ask(self, server: Server, kind: int, value: Any, fds: list[int]) -> tuple[Any, list[int]]:
-        """The server's answer; it is let go of when it has gone."""
-        try:
-            return server.ask(kind, value, fds)
-        except (ServerGone, LoaderClosed):
-            self._server = None
-            server.close()
-            raise
-
     def _server_has_recipe(self) -> bool:
         return self._start_method == "fork" or self._recipe.config.share_dataset
-
-    def _status_of(self, pid: int, pidfd: int) -> int | None:
-        status: int | None = None
-        with self._lock, contextlib.suppress(WorkerStartFailed, LoaderClosed):
-            if self._server is not None:
-                status, _ = self._ask(self._server, zygote.STATUS, pid, [])
-        # The server has gone, or was started after this worker. Where the trainer is the first process of a container,
-        # it inherits such workers.
-        return status_of(pidfd) if status is None else status
 
 
 class _Child:
@@ -184,11 +170,7 @@ class _Child:
 
     def is_stopped(self) -> bool:
         """See `Process`."""
-        try:  # the number is not another's: nobody has waited for it yet
-            fields = Path(f"/proc/{self.pid}/stat").read_bytes()
-        except OSError:
-            return False
-        return fields[fields.rindex(b")") + 2 :][:1] in b"Tt"
+        return is_stopped(self.pid)
 
     def close(self) -> None:
         """See `Process`."""
@@ -197,15 +179,21 @@ class _Child:
 
 
 class _Forked(_Child):
-    """A child of the fork server, which alone can tell how it ended."""
+    """A child of the fork server, which keeps its number until it is told that its end is known."""
 
-    def __init__(self, pid: int, sentinel: int, lifeline: Lifeline, engine: LocalEngine) -> None:
+    def __init__(self, pid: int, sentinel: int, lifeline: Lifeline, server: Server) -> None:
         super().__init__(pid, sentinel, lifeline)
-        self._engine = engine
+        self._server = server
+        self._status: int | None = None
 
     def exit_status(self) -> int | None:
-        """See `Process`."""
-        return self._engine._status_of(self.pid, self.sentinel)
+        """See `Process`. The server is not asked: it may be stopped, or build a dataset again."""
+        if self._status is None:
+            # Where the trainer is the first process of a container, it inherits workers whose server has died.
+            status = status_of(self.sentinel)
+            self._status = status_told(self.pid) if status is None else status
+            self._server.bury(self.pid)
+        return self._status
 
 
 class _Spawned(_Child):

@@ -9,19 +9,22 @@ import select
 import signal
 import subprocess
 import sys
+from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from swift_loader.engines import zygote
 from swift_loader.engines.lifeline import Ends, ends, is_readable
+from swift_loader.engines.procfs import is_dead_child, is_stopped
 from swift_loader.errors import FailureReport, LoaderClosed, WorkerStartFailed
 from swift_loader.pool import guard, messages
 from swift_loader.pool.limits import refusals_told, why_no_process
+from swift_loader.pool.policy import STOPPED_S
 from swift_loader.pool.recipe import Recipe
 
 #: How long an answer may take. Before it forks for the first time a server may load torch over a slow network file
 #: system. How long it takes to build a dataset only the user knows.
-_LIMITS_S = {zygote.PREPARE: math.inf, zygote.FORK: 120.0, zygote.STATUS: 5.0}
+_LIMITS_S = {zygote.PREPARE: math.inf, zygote.FORK: 120.0}
 #: An answer is waited for in pieces of this length, and time is counted in them: while the whole job is stopped, no
 #: server is late.
 _LOOK_S = 0.25
@@ -33,10 +36,15 @@ class Server:
 
     def __init__(self, pid: int, made: Ends, is_closing: Callable[[], bool]) -> None:
         made.theirs.close()  # the child has it, and here is room for one descriptor more
+        self._pid = pid
         self._pidfd = pidfd_of(pid)
         self._channel = made.ours
         self._lifeline = made.lifeline
         self._is_closing = is_closing
+        self._is_unique = False
+        """There can be no other one: it is waited for while it is stopped."""
+        self._dead: deque[int] = deque()
+        """Workers of it that it need not keep the numbers of any more."""
         self._poll = select.poll()
         self._poll.register(self._channel.fileno(), select.POLLIN)
         self._poll.register(self._pidfd, select.POLLIN)
@@ -69,7 +77,21 @@ class Server:
                     _be_server(made, recipe)
             finally:
                 signal.pthread_sigmask(signal.SIG_SETMASK, before)
-            return cls(pid, made, is_closing)
+            server = cls(pid, made, is_closing)
+            server._is_unique = True
+            return server
+
+    def fork(self, name: str, fds: Sequence[int]) -> tuple[int, int]:
+        """Has it fork a worker; gives back its pid and a pidfd. Raises as `ask` does."""
+        dead = list(self._dead)
+        pid, (pidfd,) = self.ask(zygote.FORK, (name, dead), fds)
+        for _ in dead:
+            self._dead.popleft()
+        return pid, pidfd
+
+    def bury(self, pid: int) -> None:
+        """It need not keep a worker's number any more; called from any thread, and waits for nothing."""
+        self._dead.append(pid)
 
     def ask(self, kind: int, value: Any, fds: Sequence[int] = ()) -> tuple[Any, list[int]]:
         """One question, one answer.
@@ -101,17 +123,20 @@ class Server:
         return answer, answer_fds
 
     def _wait(self, limit_s: float) -> None:
-        """Until it has answered or died."""
-        waited_s = 0.0
+        """Until it has answered or died. One that is stopped is killed, if there can be another."""
+        waited_s = stopped_s = 0.0
         try:
             while not self._poll.poll(_LOOK_S * 1000):
                 waited_s += _LOOK_S
                 if self._is_closing():
                     raise LoaderClosed("the loader was closed while it started a worker")
+                stopped_s = stopped_s + _LOOK_S if is_stopped(self._pid) else 0.0
+                if stopped_s > STOPPED_S and not self._is_unique:
+                    raise ServerGone("the fork server was stopped (SIGSTOP, or a debugger), and was killed")
                 if waited_s >= limit_s:
                     raise ServerGone(f"the fork server did not answer within {limit_s:g} s, and was killed")
         except BaseException:
-            self._lifeline.cut()  # else its answer would be taken for that to the next question
+            self._kill()  # else its answer would be taken for that to the next question
             raise
 
     def close(self) -> None:
@@ -121,10 +146,19 @@ class Server:
             self._channel.send(messages.write_pickled(zygote.LEAVE, None))
         self._channel.close()
         is_readable(self._pidfd, _END_TIMEOUT_S)
-        self._lifeline.cut()
+        self._kill()
         is_readable(self._pidfd, _END_TIMEOUT_S)
         status_of(self._pidfd)
         os.close(self._pidfd)
+        # Where the trainer is the first process of a container, it inherits what the server has not waited for.
+        for pid in filter(is_dead_child, self._dead):
+            os.waitpid(pid, os.WNOHANG)
+
+    def _kill(self) -> None:
+        """Its group too; and itself though it has not tied itself to the lifeline yet."""
+        self._lifeline.cut()
+        with contextlib.suppress(ProcessLookupError):
+            signal.pidfd_send_signal(self._pidfd, signal.SIGKILL)
 
 
 class ServerGone(WorkerStartFailed):
@@ -161,21 +195,25 @@ def _be_server(made: Ends, recipe: Recipe) -> None:
 def interpreter(code: str, fds: list[int], name: str) -> int:
     """Starts an interpreter that runs ``code`` of `zygote`, with the descriptors' numbers in it; gives back its pid.
 
-    Before it imports anything heavy it has tied itself to the trainer, so that it goes with it at any moment. It has a
-    process group of its own from the beginning, so that no Ctrl-C finds it while it still imports.
+    Before it imports anything heavy it has tied itself to the trainer, so that it goes with it at any moment. Until it
+    takes no notice of the signals that are the trainer's, they are blocked; and it has a process group of its own.
     """
     prelude = (
         f"import sys; sys.path[:] = {sys.path!r}; from swift_loader.pool import guard; guard.arm({fds[1]}, {name!r}); "
         "from swift_loader.engines import zygote; "
     )
-    with refusals_told():
-        child = subprocess.Popen(  # noqa: S603 - our own interpreter
-            [sys.executable, "-c", prelude + code.format(*fds)],
-            stdin=subprocess.DEVNULL,
-            pass_fds=fds,
-            process_group=0,
-            env={**os.environ, **guard.THREAD_CAPS},
-        )
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, guard.FOR_THE_TRAINER)
+    try:
+        with refusals_told():
+            child = subprocess.Popen(  # noqa: S603 - our own interpreter
+                [sys.executable, "-c", prelude + code.format(*fds)],
+                stdin=subprocess.DEVNULL,
+                pass_fds=fds,
+                process_group=0,
+                env={**os.environ, **guard.THREAD_CAPS},
+            )
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
     child.returncode = 0  # its end is waited for by pid, so subprocess must not warn that nobody did
     return child.pid
 

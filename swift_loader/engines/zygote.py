@@ -5,9 +5,11 @@ one thread, no state but its children, and ends with the trainer. A worker that 
 five milliseconds.
 
     prepare (a payload) -> built, or failure    the dataset is built here, and shared by those who are forked
-    fork (name, channel, lifeline) -> pid, and its pidfd
-    status (pid) -> the exit status of a child that is gone, or None
+    fork (name, the dead, channel, lifeline) -> pid, and its pidfd
     leave
+
+How a child has ended the trainer reads from the kernel, for as long as the child is not waited for here. So the numbers
+of the dead whose end is known come with the next question, and only then may they be given to other processes.
 """
 
 from __future__ import annotations
@@ -27,7 +29,7 @@ from swift_loader.pool.channel import SocketChannel
 from swift_loader.pool.payload import unpack
 from swift_loader.pool.recipe import Recipe
 
-PREPARE, FORK, STATUS, LEAVE, DONE, FAILED, REFUSED = range(1, 8)
+PREPARE, FORK, LEAVE, DONE, FAILED, REFUSED = range(1, 7)
 
 
 def main(server_fd: int, lifeline_fd: int, modules: list[str]) -> None:
@@ -57,11 +59,7 @@ class Zygote:
     def serve(self) -> None:
         """Until the trainer closes its end."""
         faultpoints.arm()
-        answers: dict[int, Callable[[Any, list[int]], None]] = {
-            PREPARE: self._prepare,
-            FORK: self._fork,
-            STATUS: self._status,
-        }
+        answers: dict[int, Callable[[Any, list[int]], None]] = {PREPARE: self._prepare, FORK: self._fork}
         while True:
             try:
                 received = self._channel.receive()
@@ -86,7 +84,9 @@ class Zygote:
         gc.freeze()
         self._answer(DONE, None)
 
-    def _fork(self, name: str, fds: list[int]) -> None:
+    def _fork(self, order: tuple[str, list[int]], fds: list[int]) -> None:
+        name, dead = order
+        _bury(dead)
         channel_fd, lifeline_fd = fds
         guard.flush_streams()
         try:
@@ -102,18 +102,10 @@ class Zygote:
         os.close(lifeline_fd)
         with contextlib.suppress(OSError):  # it does so itself; whoever is told of it may rely on it at once
             os.setpgid(pid, pid)
-        # Not reaped before it is asked for, so the number cannot have been given to another process.
+        # Not waited for before the trainer says so: the number cannot have been given to another process.
         pidfd = os.pidfd_open(pid)
         self._answer(DONE, pid, [pidfd])
         os.close(pidfd)
-
-    def _status(self, pid: int, _fds: list[int]) -> None:
-        """None: a debugger holds it and has not let its parent know, or it was a child of the server before."""
-        try:
-            found, status = os.waitpid(pid, os.WNOHANG)
-        except ChildProcessError:
-            found = status = 0
-        self._answer(DONE, os.waitstatus_to_exitcode(status) if found else None)
 
     def _become_worker(self, channel_fd: int, lifeline_fd: int, name: str) -> NoReturn:
         try:
@@ -125,6 +117,13 @@ class Zygote:
 
     def _answer(self, kind: int, value: Any, fds: list[int] | None = None) -> None:
         self._channel.send(messages.write_pickled(kind, value), fds or ())
+
+
+def _bury(dead: list[int]) -> None:
+    """One that a debugger holds stays, until this process ends."""
+    for pid in dead:
+        with contextlib.suppress(ChildProcessError):  # it was a child of the server before
+            os.waitpid(pid, os.WNOHANG)
 
 
 def spawned(channel_fd: int, lifeline_fd: int, name: str) -> NoReturn:

@@ -38,6 +38,10 @@ THREAD_CAPS = dict.fromkeys(
 )
 
 
+#: Ctrl-C, a terminal that is gone, and what schedulers send to every process of a job: that it ends, soon or now.
+FOR_THE_TRAINER = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2, signal.SIGXCPU)
+
+
 def arm(lifeline: int, name: str) -> None:
     """Makes this process a good worker. ``lifeline`` is the read end of a pipe that only the trainer can write to."""
     die_with(lifeline)
@@ -79,13 +83,14 @@ def have_standard_streams() -> None:
 
 
 def leave_signals_to_the_trainer() -> None:
-    """Ctrl-C and a job's SIGTERM may be sent to every process there is; only the trainer decides what they mean.
+    """What tells a job of its end may be sent to every process there is; only the trainer decides what it means.
 
     Handlers that do nothing, instead of ignoring: programs that the dataset starts get the default back. That a trainer
     ignores the ends of its children, or blocks signals, is its own business too.
     """
-    for number in (signal.SIGINT, signal.SIGTERM):
-        _take_no_notice_of(number)
+    for number in FOR_THE_TRAINER:
+        if number != signal.SIGHUP or signal.getsignal(number) is not signal.SIG_IGN:  # nohup is for all that follows
+            _take_no_notice_of(number)
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
     signal.pthread_sigmask(signal.SIG_SETMASK, ())
 
@@ -141,6 +146,12 @@ def flush_streams() -> None:
 def _take_no_notice_of(number: int) -> None:
     signal.signal(number, _do_nothing)
     signal.siginterrupt(number, False)  # noqa: FBT003 - the system's own signature
+    # That is what Python knows of it. For the kernel, any function does that needs nothing and is safe in a handler:
+    # Python's own handlers run on the small stack that faulthandler sets up, which two signals at once overflow where
+    # a processor has many registers to save.
+    with contextlib.suppress(AttributeError, OSError):  # another C library
+        library = ctypes.CDLL(None)
+        library.signal(int(number), ctypes.cast(library.getpid, ctypes.c_void_p))
 
 
 def _do_nothing(_number: int, _frame: object) -> None:

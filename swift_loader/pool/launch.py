@@ -18,7 +18,7 @@ from swift_loader.pool.worker import Setup
 
 if TYPE_CHECKING:
     from swift_loader.config import LoaderConfig
-    from swift_loader.pool.process import Engine
+    from swift_loader.pool.process import Engine, Started
 
 
 class Launcher:
@@ -59,16 +59,15 @@ class Launcher:
         """
         self._engine.open()
 
-    def launch(self, line: Line) -> None:
-        """Starts a worker for ``line``.
+    def launch(self, line: Line) -> Started:
+        """Starts a worker for ``line``, which is to be connected to it.
 
         Raises:
             WorkerStartFailed: if the system refuses one.
         """
         assert line.stacks is not None
-        line.prepare()
         setup = replace(self._setup, worker=line.number)
-        line.connect(*self._engine.launch(line.name, setup, (self._control.fd, line.stacks.fd)))
+        return self._engine.launch(line.name, setup, (self._control.fd, line.stacks.fd))
 
     def abandon(self) -> None:
         """Whoever waits for a start waits no longer; takes no lock."""

@@ -22,6 +22,9 @@ _QUEUED_NS = 20_000_000
 #: But they reserve no more memory than this, if that is not a single slot: pages that are new cost more than they save.
 _QUEUED_NBYTES = 64 << 20
 _SMOOTHING = 0.2
+#: A worker that is asked where it stands has written that after the first of these; after the second it is not waited
+#: for.
+_WRITES_S, _ANSWERS_S = 0.5, 2.0
 #: Of a worker that stands still for so long it is told where it stands, or earlier where it would be killed earlier.
 _WARN_S = 60.0
 
@@ -43,6 +46,8 @@ class Line:
         self.was_asked = False
         """The worker was asked where it stands, and what it wrote was not read yet."""
         self.last_stack = ""
+        self._asked_s = 0.0
+        """So long ago."""
         self.outstanding: dict[int, Order] = {}
         """Orders that were not answered yet, oldest first."""
         self.unmerged = 0
@@ -139,7 +144,7 @@ class Line:
         is_stopped = self.is_watched and process.is_stopped()
         instruction = self.policy.looked(self.cell.place, seconds, is_busy=self.is_watched, is_stopped=is_stopped)
         if instruction is Instruction.WARN:
-            self.was_asked = True
+            self.was_asked, self._asked_s, self.last_stack = True, 0.0, ""
             if self.cell.can_be_asked:
                 process.ask()
         elif instruction is Instruction.KILL:
@@ -158,6 +163,16 @@ class Line:
         self.was_asked = False
         if self.stacks is not None:
             self.last_stack = self.stacks.fresh() or self.last_stack
+
+    def has_answered(self, seconds: float) -> bool:
+        """``seconds`` have passed since it was asked, or since this was: whether what it has written can be told."""
+        self._asked_s += seconds
+        if self._asked_s < _WRITES_S:
+            return False
+        asked = self.cell.can_be_asked
+        self.read_stacks()
+        self.was_asked = asked and not self.last_stack and self._asked_s < _ANSWERS_S
+        return not self.was_asked
 
     def where_it_stands(self) -> str:
         """What it is at, in words."""

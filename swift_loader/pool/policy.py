@@ -6,7 +6,8 @@
                   |                    |        LEAVES: it has grown too large, and nothing more is asked of it
                   |                    |        CUT_OFF: no order reaches it any more: killed
                   +---- DIED ----------+------> launched again, at once where it had served; where it had not,
-                                                later each time, and never again after `MAX_BIRTHS`
+                                                later each time, and never again after `MAX_BIRTHS`. One that
+                                                others have killed is, for as long as another line's worker serves
 
 How long a worker has stood still is counted in ticks of the consumer's own: when the whole job is stopped and goes on
 later, nobody seems to hang. A worker that waits for orders may stand still for ever.
@@ -14,13 +15,12 @@ later, nobody seems to hang. A worker that waits for orders may stand still for 
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 from enum import Enum
 
 #: A worker that dies this often before it has built its dataset is not started again.
 MAX_BIRTHS = 3
-#: One that was killed by somebody else may do so more often: a storm of kills passes.
+#: One that was killed by somebody else may do so more often where no other serves: a storm of kills passes.
 MAX_KILLED_BIRTHS = 12
 #: Before the second and the third start of such a worker.
 DELAYS_S = (0.1, 0.4)
@@ -99,9 +99,6 @@ TABLE: dict[tuple[State, Event], tuple[State, Instruction]] = {
 }
 
 
-_MOST_BIRTHS = {Event.DIED: MAX_BIRTHS, Event.LINGERS: MAX_BIRTHS, Event.KILLED: MAX_KILLED_BIRTHS}
-
-
 class PolicyError(AssertionError):
     """An event that cannot happen in this state: a bug of ours."""
 
@@ -122,13 +119,15 @@ class Policy:
     """For how long it has stood still."""
     births: int = 0
     """Workers in a row that died before they had built their dataset."""
+    _failed_births: int = 0
+    """Those of them that nobody else had killed."""
     _lingers_s: float = 0.0
     _place: tuple[int, ...] = ()
     _warned: bool = False
     _has_served: bool = False
 
-    def happened(self, event: Event) -> Instruction:
-        """What to do about it."""
+    def happened(self, event: Event, *, others_serve: bool = False) -> Instruction:
+        """What to do about it; ``others_serve`` if the work goes on without this line's worker."""
         if (self.state, event) not in TABLE:
             raise PolicyError(f"{event.value!r}, of a worker that {self.state.value}")
         self.state, instruction = TABLE[self.state, event]
@@ -137,13 +136,19 @@ class Policy:
             self._has_served = False
             self._begin_anew()
         elif event is Event.GREETED:
-            self.births, self._has_served = 0, True
+            self.births, self._failed_births, self._has_served = 0, 0, True
             self._begin_anew()
-        elif not self._has_served and self.births >= _MOST_BIRTHS.get(event, math.inf):
+        elif not self._has_served and self._is_last_birth(event, others_serve=others_serve):
             self.state, instruction = State.GIVEN_UP, Instruction.GIVE_UP
         elif instruction is Instruction.KILL:
             self._lingers_s = 0.0
         return instruction
+
+    def _is_last_birth(self, event: Event, *, others_serve: bool) -> bool:
+        if event in (Event.DIED, Event.LINGERS):
+            self._failed_births += 1
+            return self._failed_births >= MAX_BIRTHS
+        return event is Event.KILLED and self.births >= MAX_KILLED_BIRTHS and not others_serve
 
     @property
     def delay_s(self) -> float:

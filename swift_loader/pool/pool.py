@@ -23,6 +23,7 @@ from swift_loader.pool.failures import error_of, start_error
 from swift_loader.pool.launch import Launcher
 from swift_loader.pool.oom import OomKills
 from swift_loader.pool.policy import Event, Instruction, State
+from swift_loader.pool.starter import Starter
 from swift_loader.pool.telecom import Telecom
 
 if TYPE_CHECKING:
@@ -60,7 +61,9 @@ class Pool:
         name = f"swift-{{}}-c{recipe.consumer}w{{}}"
         self._lines = [self._launcher.line(i, name.format("worker", i)) for i in range(config.worker_count)]
         served = range(config.worker_count if config.multithread else 1)
-        self._telecoms = [Telecom(name.format("telecom", i), self) for i in served]
+        starter = Starter(f"swift-starter-c{recipe.consumer}", self._launcher, self)
+        self._telecoms = [Telecom(name.format("telecom", i), self, starter) for i in served]
+        self._threads: list[Starter | Telecom] = [starter, *self._telecoms]
         words = self._launcher.slot_words
         self._exchange = Exchange(recipe, memory_budget, most_slots, self._lines, words, self._ring)
         self._telecoms[0].listen_to(self._exchange.returns.bell)
@@ -109,8 +112,8 @@ class Pool:
         self.one_comes()
         try:
             self._launcher.open()
-            for telecom in self._telecoms:
-                telecom.start()
+            for thread in self._threads:
+                thread.start()
         finally:
             self.one_left()
 
@@ -203,17 +206,10 @@ class Pool:
         """Slots, counted, and workers that had grown too large."""
         return {**self._exchange.statistics(), "workers_recycled": self._recycled}
 
-    # The telecom threads' side ----------------------------------------------------------------------------------
+    # The threads' side ------------------------------------------------------------------------------------------
 
-    def launch(self, line: Line) -> float | None:
-        """Starts a worker for ``line``; gives back after how long to try again, if the system refuses one now."""
-        try:
-            self._launcher.launch(line)
-        except WorkerStartFailed as error:
-            return self._refused(line, error)
-        return None
-
-    def _refused(self, line: Line, error: WorkerStartFailed) -> float | None:
+    def refused(self, line: Line, error: WorkerStartFailed) -> float | None:
+        """The system refuses a worker now: gives back after how long to ask again, if that is to be."""
         line.refused += 1
         if not (self._is_open and any(other.greeted for other in self._lines)):
             self.broke(WorkerStartFailed(f"{line.name} could not be started: {error}"))
@@ -263,8 +259,7 @@ class Pool:
         """
         lingering = []
         for line in lines:
-            if line.was_asked:  # a tick ago: by now it has written
-                line.read_stacks()
+            if line.was_asked and line.has_answered(seconds):
                 self._notes.put(told_of_standstill(line, self._config.timeout_s))
             if line.look(seconds) in (Instruction.LET_GO, Instruction.GIVE_UP):
                 lingering.append(line)
@@ -276,7 +271,8 @@ class Pool:
         status = line.process.exit_status()
         line.read_stacks()
         death = death_of(line, status, self._oom)
-        line.policy.happened(Event.KILLED if death.is_from_outside else Event.DIED)
+        event = Event.KILLED if death.is_from_outside else Event.DIED
+        line.policy.happened(event, others_serve=any(other.greeted for other in self._lines if other is not line))
         line.disconnect()
         return self._succession(line, death)
 
@@ -368,8 +364,8 @@ class Pool:
         # Wakes who waits in `take` or `open`: after a long signal handler Python 3.11 forgets the deadline of a wait.
         self._exchange.fail(LoaderClosed(_CLOSED_MEANWHILE))
         self._news.put(None)
-        for telecom in self._telecoms:
-            telecom.ring()
+        for thread in self._threads:
+            thread.ring()
 
     def close(self) -> None:
         """Ends the workers and the threads; may be called twice.
@@ -381,8 +377,8 @@ class Pool:
         if self._exchange.is_entered():
             return
         deadline = monotonic() + _JOIN_TIMEOUT_S
-        for telecom in self._telecoms:
-            telecom.join(max(0.0, deadline - monotonic()))
+        for thread in self._threads:
+            thread.join(max(0.0, deadline - monotonic()))
         if self._serving == 0:
             self._put_out()
 
@@ -390,6 +386,9 @@ class Pool:
         if self._is_put_out:
             return
         self._is_put_out = True
+        for telecom in self._telecoms:
+            telecom.see_off()
         self._launcher.close()
         self._exchange.close()
-        self._telecoms = []  # they know this pool: with the circle cut, all goes as soon as nobody needs it
+        # They know this pool: with the circle cut, all goes as soon as nobody needs it.
+        self._telecoms, self._threads = [], []

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Protocol, TypeAlias
 
 if TYPE_CHECKING:
     from swift_loader.pool.channel import Channel
@@ -41,6 +41,10 @@ class Process(Protocol):
         ...
 
 
+#: A worker, and what carries orders to it.
+Started: TypeAlias = "tuple[Process, Channel]"
+
+
 class Engine(Protocol):
     """Where workers live."""
 
@@ -53,10 +57,10 @@ class Engine(Protocol):
         """Makes ready to start workers."""
         ...
 
-    def launch(self, name: str, setup: Setup, fds: tuple[int, int]) -> tuple[Process, Channel]:
+    def launch(self, name: str, setup: Setup, fds: tuple[int, int]) -> Started:
         """Starts a worker that knows its setup, with the control page and the file for its stacks.
 
-        May be called from any thread.
+        May be called from any thread, and may take long.
         """
         ...
 

@@ -1,4 +1,4 @@
-"""The thread that serves lines: it starts their workers, reads what they say, sends orders, and sees them die.
+"""The thread that serves lines: it has their workers started, reads what they say, sends orders, and sees them die.
 
 All it waits for is in one poll: the channels, the workers' sentinels, and a bell for what the rest of the process
 wants. It decides nothing; the pool does.
@@ -20,11 +20,16 @@ from swift_loader.pool.limits import why_no_thread
 if TYPE_CHECKING:
     from swift_loader.pool.line import Line
     from swift_loader.pool.pool import Pool
-    from swift_loader.pool.process import Process
+    from swift_loader.pool.process import Process, Started
+    from swift_loader.pool.starter import Starter
 
 #: A worker that is asked to leave may finish its sample; then it is killed.
 _LEAVE_TIMEOUT_S = 0.5
-_TICK_S = 0.5
+#: A worker that stands still is seen to do so within one of these, and is overdue within another: together no more than
+#: half a second late, and never early.
+_TICK_S = 0.25
+#: While a start is waited for, its time is looked at so often.
+_DUE_TICK_S = 0.05
 #: The kernel ends a killed process at once, unless it sits in a dead file system.
 _KILL_TIMEOUT_S = 2.0
 
@@ -32,14 +37,17 @@ _KILL_TIMEOUT_S = 2.0
 class Telecom:
     """Serves one line, or all of a pool's."""
 
-    def __init__(self, name: str, pool: Pool) -> None:
+    def __init__(self, name: str, pool: Pool, starter: Starter) -> None:
         self._pool = pool
+        self._starter = starter
         self._lines: dict[int, Line] = {}
         self._sentinels: dict[int, Line] = {}
         self._lingering: dict[int, Process] = {}
         """Processes that were killed and are still there, by their sentinels. Nobody waits for them."""
         self._arriving: deque[tuple[float, Line]] = deque()
         """Lines whose worker is to be started, and when."""
+        self._starting: deque[tuple[Line, Started | float | None]] = deque()
+        """Lines whose worker was started, or after how long it is to be asked for again, if at all."""
         self._poll = select.poll()
         self._bell = Bell()
         self._bells = {self._bell.fd: self._bell}
@@ -62,8 +70,13 @@ class Telecom:
             raise WorkerStartFailed(why_no_thread()) from error
 
     def take_on(self, line: Line) -> None:
-        """From now on this thread serves ``line``, whose worker it starts."""
+        """From now on this thread serves ``line``, whose worker it has started."""
         self._expect(line, 0.0)
+        self.ring()
+
+    def was_started(self, line: Line, started: Started | float | None) -> None:
+        """Told by the starter, in its thread."""
+        self._starting.append((line, started))
         self.ring()
 
     def ring(self) -> None:
@@ -84,7 +97,8 @@ class Telecom:
     def _run(self) -> None:
         try:
             while not self._pool.closing:
-                self._launch_those_due()
+                self._ask_for_those_due()
+                self._welcome()
                 for fd, _ in self._poll.poll(self._patience_ms()):
                     self._answer(fd)
                 for line in list(self._lines.values()):
@@ -92,11 +106,11 @@ class Telecom:
         except BaseException as error:  # noqa: BLE001 - whatever it is, the consumer must hear of it
             self._pool.broke(error)
         finally:
-            self._see_off()
+            self.see_off()
             self._pool.one_left()
 
     def _patience_ms(self) -> float | None:
-        """While something is being made, this thread wakes twice a second to see whether it goes on; else never.
+        """While something is being made, this thread wakes four times a second to see whether it goes on; else never.
 
         Time is counted in these ticks: when the whole job is stopped and goes on later, no worker seems to hang.
         """
@@ -109,8 +123,8 @@ class Telecom:
             for line in self._pool.look_after(list(self._lines.values()), min(passed_s, 2 * _TICK_S)):
                 self._let_go(line)
         if self._arriving:
-            return _TICK_S / 10 * 1000
-        return _TICK_S * 1000 if is_watching else None
+            return _DUE_TICK_S * 1000
+        return max(1.0, (_TICK_S - (monotonic() - self._ticked_s)) * 1000) if is_watching else None
 
     def _answer(self, fd: int) -> None:
         if (line := self._lines.get(fd)) is not None:
@@ -121,30 +135,36 @@ class Telecom:
             bell.hush()
         elif (process := self._lingering.pop(fd, None)) is not None:
             self._unregister(fd)
-            process.exit_status()  # as in `_see_off`
+            process.exit_status()  # as in `see_off`
             process.close()
 
-    def _launch_those_due(self) -> None:
+    def _ask_for_those_due(self) -> None:
         for _ in range(len(self._arriving)):
             due_s, line = self._arriving.popleft()
             if due_s > monotonic():
                 self._arriving.append((due_s, line))
             else:
-                self._launch(line)
+                line.prepare()
+                self._starter.want(line, self)
 
     def _expect(self, line: Line, delay_s: float | None) -> None:
         """A worker is to be started for the line after so long, if at all."""
         if delay_s is not None:
             self._arriving.append((monotonic() + delay_s, line))
 
-    def _launch(self, line: Line) -> None:
-        self._expect(line, self._pool.launch(line))
-        if line.process is None or line.channel is None:
-            return
-        self._lines[line.channel.fileno()] = line
-        self._sentinels[line.process.sentinel] = line
-        self._poll.register(line.channel.fileno(), select.POLLIN)
-        self._poll.register(line.process.sentinel, select.POLLIN)
+    def _welcome(self) -> None:
+        """From now on those that were started are listened to."""
+        while self._starting:
+            line, started = self._starting.popleft()
+            if not isinstance(started, tuple):
+                self._expect(line, started)
+                continue
+            process, channel = started
+            line.connect(process, channel)
+            self._lines[channel.fileno()] = line
+            self._sentinels[process.sentinel] = line
+            self._poll.register(channel.fileno(), select.POLLIN)
+            self._poll.register(process.sentinel, select.POLLIN)
 
     def _read(self, line: Line) -> bool:
         """Reads all that has come; False at the end of the channel."""
@@ -186,8 +206,12 @@ class Telecom:
         with contextlib.suppress(KeyError):
             self._poll.unregister(fd)
 
-    def _see_off(self) -> None:
-        """Asks the workers to leave, and kills those that do not."""
+    def see_off(self) -> None:
+        """Asks the workers to leave, and kills those that do not.
+
+        Called once more when both this thread and the starter have ended, which may have started one meanwhile.
+        """
+        self._welcome()
         lines = list(self._sentinels.values())
         for line in lines:
             with contextlib.suppress(BufferError):
@@ -203,6 +227,7 @@ class Telecom:
             elif line.process is not None:
                 line.process.exit_status()  # whoever started it may let go of its number now
             line.disconnect()
+        self._sentinels.clear()
         for process in self._lingering.values():
             process.close()
         self._lingering.clear()

@@ -43,3 +43,15 @@ class StandardInput(Numbers):
 
     def __getitem__(self, index: int) -> Any:
         return os.readlink("/proc/self/fd/0")
+
+
+class GatedAndSlow(Gated):
+    """The same, and each sample takes a while."""
+
+    def __init__(self, folder: str, count: int) -> None:
+        super().__init__(folder)
+        self.count = count
+
+    def __getitem__(self, index: int) -> Any:
+        time.sleep(0.005)
+        return index

@@ -15,8 +15,6 @@ from dataclasses import dataclass
 from itertools import product
 from typing import Any
 
-import pytest
-
 from swift_loader import SwiftLoader
 from swift_loader.testing.oracle import Delivered, delivered, differences, record
 from tests.loaders import made, started
@@ -39,7 +37,6 @@ __all__ = [
     "differences",
     "faultless",
     "in_thread",
-    "in_worlds",
     "record",
     "traced",
 ]
@@ -88,8 +85,6 @@ ALL_WORLDS = [
     for method, workers, in_thread in product(("forkserver", "spawn", "fork"), (1, 4), (False, True))
     if not (method == "fork" and in_thread)
 ]
-
-in_worlds = pytest.mark.parametrize("world", WORLDS, ids=str)
 
 
 def in_thread(action: Callable[[], Any]) -> Any:

@@ -73,7 +73,7 @@ def replaced(world: World, folder: Path) -> None:
         with loader, told(NAMED):
             loader.start(0)
             assert flat(loader) == list(range(32))
-            (stuck,) = [call.pid for call in calls(notes, "reads")]
+            stuck, *_ = [call.pid for call in calls(notes, "reads")]
             assert _state(stuck) == "D"
             assert loader.statistics()["slots_lost"] >= 1  # it may still write there
             assert flat(loader) == list(range(32))
@@ -104,7 +104,7 @@ def test_a13_closing_names_one_that_cannot_die_and_ends_all_the_same(tmp_path: P
     with silent_file(folder) as file:
         with started(Stuck, {"path": str(file), "folder": str(tmp_path)}, shuffle=False) as loader:
             next(iter(loader))
-            (stuck,) = until(lambda: [call.pid for call in calls(tmp_path, "reads")])
+            stuck, *_ = until(lambda: [call.pid for call in calls(tmp_path, "reads")])
             until(lambda: _state(stuck) in "SD")
             with told(NAMED):
                 assert timed(loader.close) < 50  # to reach: 5 s

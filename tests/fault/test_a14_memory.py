@@ -11,7 +11,8 @@ from swift_loader import WorkerStartFailed
 from swift_loader.pool.oom import OomKills
 from tests.cgroups import limit_file, memory_group
 from tests.deadly_datasets import Leaks
-from tests.fault.oracle import WORLDS, World
+from tests.fault.oracle import World
+from tests.fault.worlds import in_some_worlds
 from tests.loaders import started
 from tests.watching import begin_script, until, workers
 
@@ -86,7 +87,7 @@ def test_a14_one_kill_is_told_once_for_each_that_the_kernel_counts(version: int,
 LEAK = {"count": 256, "nbytes": MB}
 
 
-@pytest.mark.parametrize("world", WORLDS, ids=str)
+@in_some_worlds
 def test_a15_a_worker_that_leaks_is_replaced_between_two_batches(world: World):
     def consume() -> None:
         with started(Leaks, LEAK, max_worker_nbytes=40 * MB, **world.settings) as loader:

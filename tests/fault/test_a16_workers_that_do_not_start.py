@@ -14,12 +14,13 @@ from swift_loader import SwiftLoader, SwiftLoaderError, WorkerDied, WorkerStartF
 from swift_loader.pool.policy import DELAYS_S, MAX_BIRTHS
 from tests.datasets import CannotBeBuilt, DiesWhenBuilt, Numbers, calls
 from tests.deadly_datasets import SlowToBuild, Unloadable, leaves_early, raises_early
-from tests.fault.oracle import ALL_WORLDS, World, differences, faultless, in_worlds, record, traced
+from tests.fault.oracle import ALL_WORLDS, World, differences, faultless, record, traced
+from tests.fault.worlds import in_some_worlds
 from tests.loaders import made, started
 from tests.watching import flat, run_script, until, workers
 
 
-@in_worlds
+@in_some_worlds
 def test_a3_all_workers_killed_at_once_are_replaced(world: World):
     expected = faultless(epochs=2)
 

@@ -15,11 +15,12 @@ def test_a11_a18_while_the_system_refuses_one_worker_another_that_stands_still_i
     with warnings.catch_warnings(), started(Hangs, {"folder": str(tmp_path)}, **settings) as loader:
         warnings.simplefilter("ignore", RuntimeWarning)  # it may come to tell of the one that is missing
         next(iter(loader))
-        (hanging,) = until(lambda: [call.pid for call in calls(tmp_path, "hangs")])
-        first, second = sorted(workers(), key=lambda one: one.pid != hanging)
+        hanging, *_ = until(lambda: [call.pid for call in calls(tmp_path, "hangs")])
+        both = until(lambda: workers() if len(workers()) == 2 else None)
+        first, second = sorted(both, key=lambda one: one.pid != hanging)
         server = first.parent()
         assert server is not None
         server.kill()  # without it there are no more workers
         until(lambda: is_gone(server))
         second.kill()
-        until(lambda: is_gone(first), "the end of the one that hangs", deadline_s=6)
+        until(lambda: is_gone(first), "the end of the one that hangs")

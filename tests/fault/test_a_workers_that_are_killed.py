@@ -7,25 +7,36 @@ from __future__ import annotations
 
 import random
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from typing import Any
 
 import pytest
 
-from swift_loader import DataError, PoisonedTicket
+from swift_loader import DataError, PoisonedTicket, SwiftLoader
 from tests.datasets import Deadly, Random
 from tests.fault.soaked import Soak
 from tests.loaders import started, stream
 from tests.watching import plain, until, workers
 
 COUNT, BATCH = 200, 4
+#: Without workers samples draw from this process's own generators, which two storms at the same time share.
+_drawing = threading.Lock()
+
+
+#: Of workers that are killed faster than they can make one batch that one is poison, after twelve: on a slow machine a
+#: storm waits for a batch after so many.
+_MOST_FOR_ONE = 6
 
 
 class Nemesis:
-    """Kills a worker now and then, until it is told to stop."""
+    """Kills one of a loader's workers now and then, until it is told to stop."""
 
-    def __init__(self, seed: int, every_s: tuple[float, float]) -> None:
+    def __init__(self, loader: SwiftLoader, seed: int, every_s: tuple[float, float]) -> None:
         self.kills = 0
+        self._in_vain = 0
+        self._loader = loader
         self._chance = random.Random(seed)
         self._every_s = every_s
         self._stop = threading.Event()
@@ -33,10 +44,18 @@ class Nemesis:
 
     def _run(self) -> None:
         while not self._stop.wait(self._chance.uniform(*self._every_s)):
-            victims = workers()
-            if victims:
+            if self._in_vain >= _MOST_FOR_ONE:
+                continue
+            pids = self._loader.worker_pids
+            if victims := [worker for worker in workers() if worker.pid in pids]:
                 self._chance.choice(victims).kill()
                 self.kills += 1
+                self._in_vain += 1
+
+    def watching(self, batches: Iterable[Any]) -> Iterator[Any]:
+        for batch in batches:
+            self._in_vain = 0
+            yield batch
 
     @contextmanager
     def at_work(self) -> Iterator[None]:
@@ -56,31 +75,34 @@ def storm(
     **settings: object,
 ) -> tuple[int, int]:
     """Whole epochs, until so many workers were killed; each must be what it is without a kill. Tells kills, epochs."""
-    nemesis = Nemesis(seed, every_s)
     epochs = 0
-    with started(Random, {"count": COUNT}, batch_size=BATCH, **settings) as loader, nemesis.at_work():
-        while nemesis.kills < kills:
-            found = [plain(batch) for batch in loader]
-            assert found == _expected(epochs), f"seed {seed}, epoch {epochs}, after {nemesis.kills} kills"
-            epochs += 1
-            told(f"{nemesis.kills} of {kills} kills")
+    with started(Random, {"count": COUNT}, batch_size=BATCH, **settings) as loader:
+        nemesis = Nemesis(loader, seed, every_s)
+        with nemesis.at_work():
+            while nemesis.kills < kills:
+                found = list(map(plain, nemesis.watching(loader)))
+                assert found == _expected(epochs), f"seed {seed}, epoch {epochs}, after {nemesis.kills} kills"
+                epochs += 1
+                told(f"{nemesis.kills} of {kills} kills")
     return nemesis.kills, epochs
 
 
 def _expected(epoch: int) -> list:
-    with started(Random, {"count": COUNT}, batch_size=BATCH, worker_per_consumer=0) as loader:
+    with _drawing, started(Random, {"count": COUNT}, batch_size=BATCH, worker_per_consumer=0) as loader:
         loader.set_epoch(epoch)
         return [plain(batch) for batch in loader]
 
 
-@pytest.mark.parametrize("workers_each", [1, 4])
-def test_a2_a_storm_of_kills_loses_nothing_and_doubles_nothing(workers_each: int):
-    storm(seed=1, kills=150, worker_per_consumer=workers_each)
+def test_a2_a_storm_of_kills_loses_nothing_and_doubles_nothing():
+    """Two at the same time, among one worker and among four."""
+    with ThreadPoolExecutor(2) as both:
+        storms = [both.submit(storm, seed=1, kills=150, worker_per_consumer=count) for count in (1, 4)]
+        assert sum(one.result()[0] for one in storms) >= 300
 
 
 def test_a2_a_storm_among_workers_that_are_spawned():
     # They take 0.1 s to start. Killed more often than that, they would be killed at the same first sample each time.
-    storm(seed=1, kills=20, every_s=(0.3, 0.5), start_method="spawn")
+    storm(seed=1, kills=15, every_s=(0.3, 0.5), start_method="spawn")
 
 
 @pytest.mark.soak

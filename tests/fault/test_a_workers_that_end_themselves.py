@@ -29,7 +29,7 @@ def test_a5_a6_a7_one_that_ends_its_worker_twice_changes_nothing(how: str, world
             return record(loader)
 
     assert not differences(world.run(consume), faultless())
-    assert len(calls(tmp_path, "ends")) == 2
+    assert len(calls(tmp_path, "ends")) - 2 in (0, 1)  # of several, one may take the batch over just before
 
 
 @in_ways

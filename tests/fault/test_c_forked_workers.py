@@ -18,7 +18,7 @@ from tests.loaders import started
 from tests.watching import descendants, flat, run_script
 
 
-def test_what_the_trainer_has_printed_and_not_written_yet_is_written_once(
+def test_c20_what_the_trainer_has_printed_and_not_written_yet_is_written_once(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ):
     with open(tmp_path / "out", "w", encoding="utf-8") as out, monkeypatch.context() as buffered:
@@ -29,7 +29,7 @@ def test_what_the_trainer_has_printed_and_not_written_yet_is_written_once(
     assert (tmp_path / "out").read_text() == "before the start\n"
 
 
-def test_the_signal_handlers_of_a_trainer_do_not_run_in_its_workers(tmp_path: Path):
+def test_c20_the_signal_handlers_of_a_trainer_do_not_run_in_its_workers(tmp_path: Path):
     """As a job's scheduler that tells all processes that the time is nearly over, and an event loop that is woken."""
 
     def save(_number: int, _frame: FrameType | None) -> None:
@@ -63,7 +63,7 @@ def test_the_signal_handlers_of_a_trainer_do_not_run_in_its_workers(tmp_path: Pa
 
 
 @pytest.mark.parametrize("method", ["forkserver", "spawn", "fork"])
-def test_no_worker_reads_the_terminal_of_its_trainer(method: str):
+def test_c20_no_worker_reads_the_terminal_of_its_trainer(method: str):
     """It is in the background: the system would stop it."""
     reads, writes = os.pipe()
     kept = os.dup(0)
@@ -107,6 +107,6 @@ print(held)
 """
 
 
-def test_no_child_that_a_trainer_forks_at_any_moment_keeps_a_worker_alive(tmp_path: Path):
+def test_c21_no_child_that_a_trainer_forks_at_any_moment_keeps_a_worker_alive(tmp_path: Path):
     """It would, with the write end of a lifeline that was just made or is being cut by another thread."""
     assert run_script(tmp_path, FORKS_AT_ANY_MOMENT) == "0\n"

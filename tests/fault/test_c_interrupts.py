@@ -70,7 +70,7 @@ def test_c4_c5_ctrl_c_gives_one_traceback_and_ends_all_at_any_moment():
         ({"seconds": 9.0}, "ended after"),
     ],
 )
-def test_the_judgement_of_an_interrupted_trainer_can_fail(changed: dict[str, Any], word: str):
+def test_c4_the_judgement_of_an_interrupted_trainer_can_fail(changed: dict[str, Any], word: str):
     well = {"case": ["fork", "quick", "loop", 1], "code": -2, "seconds": 0.1, "said": "Traceback\nKeyboardInterrupt\n"}
     assert not wrong(well)
     assert word in " ".join(wrong({**well, **changed}))

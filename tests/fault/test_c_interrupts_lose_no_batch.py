@@ -104,7 +104,7 @@ def test_c4_without_workers_the_batch_that_was_interrupted_is_made_again():
         assert found + flat(iterator) == list(range(32))
 
 
-def test_want_of_memory_that_is_mended_takes_no_batch():
+def test_d6_want_of_memory_that_is_mended_takes_no_batch():
     kept: list[Any] = []
     with started(Pictures, {"count": 400}, memory_budget=8 << 20, shuffle=False, data_queue_size=2) as loader:
         iterator = iter(loader)
@@ -116,7 +116,7 @@ def test_want_of_memory_that_is_mended_takes_no_batch():
         assert flat(labels) == list(range(400))
 
 
-def test_a_warning_that_is_an_error_takes_no_batch(tmp_path: Path):
+def test_c22_a_warning_that_is_an_error_takes_no_batch(tmp_path: Path):
     settings = {**ALONE, "timeout_s": 1.0}
     with started(Noted, {"folder": str(tmp_path), "count": 32, "gate_at": 8}, **settings) as loader:
         iterator = iter(loader)

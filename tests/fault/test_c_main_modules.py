@@ -95,7 +95,7 @@ def test_c16_a_dataset_of_any_main_module_works_and_that_runs_once(begin: Callab
         env={**os.environ, "PYTHONPATH": str(ROOT), "PYTHONWARNINGS": "default::ResourceWarning"},
         capture_output=True,
         text=True,
-        timeout=40,
+        timeout=100,
         check=False,
     )
     said = ended.stderr.replace(">>>", "").strip()  # the prompt comes once before it can be taken away

@@ -74,7 +74,7 @@ def test_c13_a_start_after_a_crash_works_and_touches_nothing_of_others(tmp_path:
         with traced(World("forkserver", 2, in_thread=False), **settings) as loader:
             assert not differences(record(loader), faultless())
         (script / "go on").touch()
-        out, err = living.communicate(timeout=40)
+        out, err = living.communicate(timeout=100)
     assert (out, err) == ("[]\n", "")
     assert {path: path.stat().st_mtime_ns for path in others} == stamps
     assert {path.read_text(encoding="utf-8") for path in others} == {"theirs"}

@@ -113,7 +113,7 @@ with started(Numbers, {"count": 400}, shuffle=False, data_queue_size=1, message_
 """
 
 
-def test_a_forked_child_that_uses_the_loader_is_told_so_and_the_parent_goes_on(tmp_path):
+def test_c21_a_forked_child_that_uses_the_loader_is_told_so_and_the_parent_goes_on(tmp_path):
     assert run_script(tmp_path, FORKS).split() == ["True"] * 4 + ["0", "True"]
 
 
@@ -169,6 +169,6 @@ for name, inherit in INHERITANCES.items():
 """
 
 
-def test_an_odd_trainer_has_ordinary_workers_and_sees_them_die(tmp_path):
+def test_c23_an_odd_trainer_has_ordinary_workers_and_sees_them_die(tmp_path):
     names = ["SIGCHLD ignored", "children reaped by a handler", "signals blocked", "no standard streams"]
     assert run_script(tmp_path, INHERITS).splitlines() == [f"{name} [[], [], []]" for name in names]

@@ -14,7 +14,9 @@ from tests.watching import until, workers
 
 
 @pytest.mark.parametrize("method", ["forkserver", "fork"])
-def test_a_replacement_is_where_the_first_workers_were(method: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+def test_c24_a_replacement_is_where_the_first_workers_were(
+    method: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
     for name in ("home", "out"):
         (tmp_path / name).mkdir()
     monkeypatch.chdir(tmp_path / "home")

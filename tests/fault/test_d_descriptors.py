@@ -9,7 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.fault.oracle import Traced, in_worlds
+from tests.fault.oracle import Traced
+from tests.fault.worlds import in_the_other_worlds
 from tests.loaders import started
 from tests.other_users import run_apart
 from tests.watching import run_script, settled, until, workers
@@ -62,7 +63,7 @@ def test_d4_a_low_limit_of_open_files_is_raised_else_the_number_needed_is_named(
     assert 64 < int(run_script(tmp_path, WITH_FEW_FILES)) < 128
 
 
-@in_worlds
+@in_the_other_worlds
 def test_d4_no_descriptor_is_opened_for_a_batch(world):
     def consume() -> None:
         with started(Traced, {"count": 2000, "augment": False}, **world.settings) as loader:
@@ -122,6 +123,6 @@ READ_ONLY = EMPTY.replace("-t tmpfs tmpfs", "-o remount,ro")
     [("true", "umount -l /proc"), (f"{HIDDEN} && {EMPTY}", READ_ONLY)],
     ids=["no /proc", "read-only"],
 )
-def test_d_a_user_without_a_name_a_home_and_a_temporary_folder_trains_all_the_same(mounts: str, seal: str):
+def test_d15_a_user_without_a_name_a_home_and_a_temporary_folder_trains_all_the_same(mounts: str, seal: str):
     """Uid 54321 has no entry in passwd; the locale is C; TMPDIR is not there; and then one thing more."""
     assert run_apart(IN_A_BARE_PLACE, mounts, seal, LC_ALL="C", TMPDIR="/not/there", HOME="") == "54321\n"

@@ -18,7 +18,8 @@ from swift_loader import DataError, LayoutError
 from swift_loader.pool import cgroup
 from swift_loader.pool.slot import Slot
 from tests import cgroups
-from tests.fault.oracle import World, in_worlds
+from tests.fault.oracle import World
+from tests.fault.worlds import in_the_other_worlds
 from tests.large_datasets import Hungry, Large, few_addresses
 from tests.loaders import started
 from tests.watching import ROOT
@@ -162,7 +163,7 @@ def test_d3_the_quota_of_cores_is_read_too(tmp_path: Path, files: dict[str, str]
     assert cgroup.core_quota([tmp_path]) == cores
 
 
-@in_worlds
+@in_the_other_worlds
 def test_d6_a_worker_without_memory_names_the_sample_and_what_it_may_have(world: World):
     how = "array" if world.workers == 4 else "bytes"
     settings = {**world.settings, "shuffle": False, "worker_init": few_addresses}
@@ -235,7 +236,7 @@ except ConfigError as error:
 
 
 @pytest.mark.skipif(platform.machine() != "x86_64", reason="the filter names system calls by their numbers on x86_64")
-def test_d_a_sandbox_without_seals_is_enough_and_one_without_memory_files_is_named():
+def test_d16_a_sandbox_without_seals_is_enough_and_one_without_memory_files_is_named():
     told = _run([sys.executable, "-c", IN_A_SANDBOX]).splitlines()
     assert told[0] == "Operation not permitted"
     assert "refuses files in memory (memfd_create: Operation not permitted)" in told[1]

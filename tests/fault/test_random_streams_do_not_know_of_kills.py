@@ -77,7 +77,7 @@ def run(dataset: type, kills: Kills | None = None, **settings: Any) -> tuple[str
         (Augmented, "spawn", "batch", 1),
     ],
 )
-def test_two_epochs_are_the_same_bytes_with_ten_kills_and_without(
+def test_a22_two_epochs_are_the_same_bytes_with_ten_kills_and_without(
     dataset: type, method: str, random_per: str, threads: int
 ):
     settings = {"random_per": random_per, "worker_threads": threads}
@@ -89,7 +89,7 @@ def test_two_epochs_are_the_same_bytes_with_ten_kills_and_without(
     assert kills.count >= 8
 
 
-def test_the_hash_knows_of_an_augmentation_that_was_drawn_otherwise():
+def test_a22_the_hash_knows_of_an_augmentation_that_was_drawn_otherwise():
     one, _ = run(Augmented, worker_per_consumer=0)
     other, _ = run(Augmented, worker_per_consumer=0, random_per="sample")
     assert one != other

@@ -1,8 +1,13 @@
-"""No wait in the package is without a deadline, but those that somebody else's end is sure to wake."""
+"""No wait in the package is without a deadline, but those that somebody else's end is sure to wake.
+
+A wait is a call that may stand still: for a thread, a process, a message, another's lock, a program, or a file that may
+be a pipe or lie on a file system that does not answer.
+"""
 
 from __future__ import annotations
 
 import ast
+from collections.abc import Iterable
 from pathlib import Path
 
 import pytest
@@ -11,9 +16,15 @@ ROOT = Path(__file__).resolve().parents[2]
 #: Names of calls that wait, and how many positional arguments they have where a deadline is among them.
 WAITS = {
     "get": 1, "join": 1, "wait": 1, "acquire": 1, "result": 1, "communicate": 1, "poll": 1, "select": 1,
-    "synchronize": 1, "recv": 9, "recvmsg": 9, "recv_fds": 9, "accept": 9, "waitpid": 9, "waitid": 9, "sleep": 9,
-    "select.select": 4,
+    "synchronize": 1, "recv": 9, "recvmsg": 9, "recv_fds": 9, "recvfrom": 9, "recv_into": 9, "accept": 9,
+    "create_connection": 2, "waitpid": 9, "waitid": 9, "sleep": 9, "select.select": 4, "flock": 9, "lockf": 9,
 }  # fmt: skip
+#: What makes something that ``with`` may wait for.
+LOCKS = {"Lock", "RLock", "Condition", "Semaphore", "BoundedSemaphore"}
+#: Programs that are run to their end.
+PROGRAMS = {"run", "call", "check_call", "check_output"}
+#: Calls that open a file by its path.
+FILES = {"open", "read_text", "read_bytes", "write_text", "write_bytes"}
 #: Where a wait has no deadline, and why it ends all the same.
 ENDS = {
     ("device/cuda.py", "synchronize"): "a copy of the device's: its driver ends it, or ends the process",
@@ -22,22 +33,80 @@ ENDS = {
     ("device/driver.py", "join"): "a thread that makes one call to the device's runtime",
     ("device/landing.py", "get"): "close() tells the thread, and puts an item for the consumer",
     ("engines/server.py", "waitid"): "never waits: WNOHANG",
+    ("engines/server.py", "waitpid"): "never waits: WNOHANG",
     ("engines/zygote.py", "waitpid"): "never waits: WNOHANG",
     ("pool/channel.py", "recvmsg"): "the other end's death ends it; in the trainer it never waits",
     ("pool/brisk.py", "recvmsg"): "never waits: MSG_DONTWAIT",
     ("pool/crew.py", "result"): "the dataset's own time, in a worker: the consumer kills it after timeout_s",
+    ("pool/starter.py", "get"): "close() puts an item",
     ("pool/outbox.py", "wait"): "a daemon thread of a worker, which ends with it",
     ("pool/outbox.py", "sleep"): "20 ms",
     ("testing/faulty.py", "sleep"): "it is the fault: the loader under test ends it",
+    # Locks: what their holders do meanwhile.
+    ("engines/lifeline.py", "with _no_fork"): "makes or closes a pipe; or forks",
+    (
+        "engines/local.py",
+        "with _lock",
+    ): "the starter asks the server, which ends it; close() has that wait given up first",
+    ("pool/exchange.py", "with _lock"): "decides: nothing is sent, mapped, started or waited for under it",
+    ("pool/oom.py", "with _lock"): "reads a file of the kernel's",
+    ("pool/outbox.py", "with _lock"): "sends what waits: a datagram, for which the trainer has room, or it is gone",
+    ("pool/pool.py", "with _turn"): "counts; the last thread puts the lights out, which has deadlines",
+    # Files: which they are.
+    ("engines/procfs.py", "opens a file"): "the kernel's",
+    ("pool/cgroup.py", "opens a file"): "the kernel's",
+    ("pool/channel.py", "opens a file"): "anonymous, in memory",
+    ("pool/faultpoints.py", "opens a file"): "only where a test asks for faults",
+    ("pool/guard.py", "opens a file"): "the null device, and the kernel's",
+    ("pool/memory.py", "opens a file"): "the kernel's",
+    ("pool/oom.py", "opens a file"): "the kernel's",
+    ("pool/payload.py", "opens a file"): "anonymous, in memory",
+    ("pool/scale.py", "opens a file"): "the kernel's",
+    ("pool/threads.py", "opens a file"): "the kernel's",
+    ("telemetry/outfile.py", "opens a file"): "the user's: O_NONBLOCK, and refused if it is no file",
+    ("testing/faulty.py", "opens a file"): "it is the fault, in a worker that is given its time",
+    ("testing/probe.py", "opens a file"): "the kernel's",
 }
 
 
-def _waits(tree: ast.AST):
+def _name(node: ast.AST) -> str:
+    return node.attr if isinstance(node, ast.Attribute) else node.id if isinstance(node, ast.Name) else ""
+
+
+def _locks(trees: Iterable[ast.AST]) -> set[str]:
+    """The names that are given to locks anywhere."""
+    found = set()
+    for node in (node for tree in trees for node in ast.walk(tree)):
+        if isinstance(node, ast.Assign | ast.AnnAssign) and isinstance(node.value, ast.Call):
+            targets = node.targets if isinstance(node, ast.Assign) else [node.target]
+            found |= {_name(target) for target in targets if _name(node.value.func) in LOCKS}
+    return found
+
+
+def _waits(tree: ast.AST, locks: set[str]):
     for node in ast.walk(tree):
-        if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Attribute):
-            continue
-        name = node.func.attr
-        has_deadline = len(node.args) >= WAITS.get(name, 0) or any(key.arg == "timeout" for key in node.keywords)
+        if isinstance(node, ast.With):
+            yield from ((f"with {_name(one.context_expr)}", node.lineno) for one in node.items
+                        if _name(one.context_expr) in locks)  # fmt: skip
+        if isinstance(node, ast.Call):
+            yield from _calls_that_wait(node)
+
+
+def _is_path(opens: ast.expr) -> bool:
+    """Whether it is a method of a path that was just made; engines and devices are opened too."""
+    made = opens.value if isinstance(opens, ast.Attribute) else opens
+    return isinstance(made, ast.Call) and _name(made.func) == "Path"
+
+
+def _calls_that_wait(node: ast.Call):
+    name, base = _name(node.func), _name(node.func.value) if isinstance(node.func, ast.Attribute) else None
+    has_timeout = any(key.arg == "timeout" for key in node.keywords)
+    if base == "subprocess" and name in PROGRAMS and not has_timeout:
+        yield f"subprocess.{name}", node.lineno
+    elif name in FILES and (name != "open" or base in (None, "os", "io", "path") or _is_path(node.func)):
+        yield "opens a file", node.lineno
+    elif base is not None:
+        has_deadline = len(node.args) >= WAITS.get(name, 0) or has_timeout
         is_text = isinstance(node.func.value, ast.Constant)
         makes_poll = name == "poll" and isinstance(node.func.value, ast.Name) and node.func.value.id == "select"
         if name in WAITS and not has_deadline and not is_text and not makes_poll:
@@ -47,8 +116,10 @@ def _waits(tree: ast.AST):
 def _found() -> dict[tuple[str, str], list[int]]:
     found: dict[tuple[str, str], list[int]] = {}
     package = ROOT / "swift_loader"
-    for path in sorted(package.rglob("*.py")):
-        for name, line in _waits(ast.parse(path.read_text())):
+    trees = {path: ast.parse(path.read_text()) for path in sorted(package.rglob("*.py"))}
+    locks = _locks(trees.values())
+    for path, tree in trees.items():
+        for name, line in _waits(tree, locks):
             found.setdefault((path.relative_to(package).as_posix(), name), []).append(line)
     return found
 
@@ -70,7 +141,13 @@ def test_every_exception_is_still_needed():
         ("queue.get()", True), ("queue.get(timeout=1)", False), ("settings.get('x')", False), ("thread.join()", True),
         ("', '.join(x)", False), ("lock.acquire()", True), ("select.poll()", False), ("ready.poll()", True),
         ("ready.poll(5)", False), ("sock.recvmsg(1, 2, 3)", True), ("os.waitpid(pid, 0)", True),
+        ("sock.accept()", True), ("socket.create_connection(a)", True), ("socket.create_connection(a, 5)", False),
+        ("fcntl.flock(fd, 2)", True), ("subprocess.run(['x'])", True), ("subprocess.run(['x'], timeout=5)", False),
+        ("self._lock = threading.RLock()\nwith self._lock: pass", True), ("with open_it() as x: pass", False),
+        ("open('x')", True), ("os.open('x', 0)", True), ("Path('x').read_text()", True), ("engine.open()", False),
+        ("Path(x).open()", True),
     ],
 )  # fmt: skip
 def test_the_scan_finds_what_it_is_for(text: str, waits: bool):
-    assert bool(list(_waits(ast.parse(text)))) is waits
+    tree = ast.parse(text)
+    assert bool(list(_waits(tree, _locks([tree])))) is waits

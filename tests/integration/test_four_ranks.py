@@ -59,7 +59,7 @@ def test_every_one_of_four_ranks_hears_of_a_setting_that_differs(tmp_path):
             assert error is not None, errors
             assert error.startswith(f"{name} is ")
             assert f" {value} on rank {odd}" in error
-        assert max(heard) - max(begun) < 5
+        assert max(heard) - max(begun) < 20
 
 
 NEVER_STARTED = """

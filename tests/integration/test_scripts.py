@@ -88,7 +88,7 @@ def test_a_script_that_has_no_file_works_too(tmp_path):
         env={"PYTHONPATH": str(ROOT), "PATH": ""},
         capture_output=True,
         text=True,
-        timeout=40,
+        timeout=100,
         check=False,
     )
     assert (result.returncode, result.stdout, result.stderr) == (0, EXPECTED, "")

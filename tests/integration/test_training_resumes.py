@@ -13,7 +13,7 @@ from tests.resuming import check_that_it_resumes
 WORDS = ("--epochs", "5", "--print-steps", "--digest")  # 23 steps each; a checkpoint every 10
 
 
-@pytest.mark.timeout(240)
+@pytest.mark.timeout(480)
 @pytest.mark.parametrize(("script", "seed"), [("ddp_example.py", 1), ("accelerate_example.py", 2)])
 def test_training_that_was_killed_comes_to_the_same_weights(script: str, seed: int, project_root: Path, tmp_path: Path):
     lines = check_that_it_resumes(

@@ -21,7 +21,7 @@ from tests.datasets import Numbers
 
 warnings.simplefilter("ignore", UserWarning)  # of ranks that repeat a sample, or differ in steps
 rank, world = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
-distributed.init_process_group("gloo", timeout=timedelta(seconds=30))
+distributed.init_process_group("gloo", timeout=timedelta(seconds=70))
 
 def are_in_step(at):
     told = torch.tensor([at, 1])
@@ -115,7 +115,7 @@ from tests.datasets import Records
 
 torch.set_num_threads(1)
 rank, world = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
-distributed.init_process_group("gloo", timeout=timedelta(seconds=30))
+distributed.init_process_group("gloo", timeout=timedelta(seconds=70))
 torch.manual_seed(1)
 model = DistributedDataParallel(torch.nn.Linear(5, 1))
 optimizer = torch.optim.SGD(model.parameters(), lr=1e-5)

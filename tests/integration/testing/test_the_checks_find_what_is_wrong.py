@@ -72,11 +72,11 @@ def test_nothing_is_wrong_with_a_good_one():
     assert report.is_ok
     assert "anew in each epoch" in report["determinism"][0].text
     assert report.figures["length.samples"] == 100
-    assert 0 < report.figures["speed.median_s"] < 0.01
+    assert 0 < report.figures["speed.median_s"] < 1
     assert report.figures["samples.nbytes"] == 3 * 8 * 8 + 8 + 8
     assert "came complete and in order" in report["faults"][0].text
-    assert report.figures["faults.longest_wait_s"] < 20
-    assert report.figures["faults.close_s"] < 5
+    assert report.figures["faults.longest_wait_s"] < 60
+    assert report.figures["faults.close_s"] < 30
 
 
 def test_an_object_that_cannot_be_sent_is_named():

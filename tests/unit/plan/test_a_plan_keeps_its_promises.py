@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from swift_loader.errors import ConfigError
 from swift_loader.plan.plan import EpochPlan, Plan
 from tests.unit.plan import broken, checks
+from tests.watching import soon_at_least_once
 
 examples = settings(max_examples=150, derandomize=True, deadline=None, database=None)
 consumer_counts = st.integers(1, 9)
@@ -229,8 +230,11 @@ def test_an_order_never_changes_between_versions():
 
 def test_an_index_costs_well_below_a_microsecond():
     plan = EpochPlan(sample_count=10**9, batch_size=32, consumer_count=4, window=160)
-    seconds = min(timeit.repeat(lambda: plan.indices(0, 0, 0, 128), number=3, repeat=5)) / 3
-    assert seconds / (128 * 32) < 1e-6
+
+    def seconds_each() -> float:
+        return min(timeit.repeat(lambda: plan.indices(0, 0, 0, 128), number=3, repeat=5)) / 3 / (128 * 32)
+
+    soon_at_least_once(seconds_each, bound_s=1e-6)
 
 
 def test_the_check_of_elastic_steps_fails_on_a_plan_that_is_not_elastic():

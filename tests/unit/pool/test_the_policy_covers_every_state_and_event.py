@@ -68,6 +68,17 @@ def test_one_that_others_kill_while_it_starts_is_started_more_often_and_not_for_
     assert said == [N] * (MAX_KILLED_BIRTHS - 1) + [Instruction.GIVE_UP]
 
 
+def test_while_another_serves_no_number_of_births_that_others_end_is_too_large_but_each_is_waited_for():
+    policy = Policy(10, 5)
+    for _ in range(10 * MAX_KILLED_BIRTHS):
+        assert policy.happened(Event.LAUNCHED) is N
+        assert policy.happened(Event.KILLED, others_serve=True) is N
+        assert policy.delay_s > 0
+    for expected in [N] * (MAX_BIRTHS - 1) + [Instruction.GIVE_UP]:  # those that fail by themselves are counted apart
+        policy.happened(Event.LAUNCHED)
+        assert policy.happened(Event.DIED, others_serve=True) is expected
+
+
 def test_a_worker_that_has_served_is_replaced_at_once_however_often():
     policy = Policy(10, 5)
     for _ in range(100):
