@@ -51,6 +51,7 @@ class Pool:
         config = recipe.config
         most_slots = slots_allowed(config.worker_count)
         self.closing = False
+        self.looks = config.measures
         self.sample_count = 0
         self.before_waiting: Callable[[], None] | None = None
         """Called by `take` before it waits: whoever copies from slots is to let go of those that it is done with."""
