@@ -91,8 +91,7 @@ class Runtime:
         self._last_skipped: deque[str] = deque(maxlen=3)
         self._recipe = recipe
         self._stage = stage
-        self._witness = Witness(recipe)
-        self._witness.starves = starves
+        self._witness = Witness(recipe, starves)
         self.looks = recipe.config.measures
         """Whether what batches cost is noted; if not, nobody looks at the clock."""
         self._landing: Landing[Delivery] | None = None
@@ -103,6 +102,7 @@ class Runtime:
         else:
             self._pool = _pool_of_workers(recipe)
             self._pool.before_waiting = stage.settle
+            self._pool.heard = self._witness.heard
             if isinstance(stage, StageAhead):
                 self._landing = Landing(stage, _Dock(self._pool, looks=self.looks), f"swift-landing-c{recipe.consumer}")
         try:

@@ -21,15 +21,15 @@ from swift_loader.telemetry.verdict import verdict
 class Witness:
     """What one consumer keeps of what it sees."""
 
-    def __init__(self, recipe: Recipe) -> None:
+    def __init__(self, recipe: Recipe, starves: str = "consumer") -> None:
         self._recipe = recipe
+        self._starves = starves
+        """What waits where data is late, as a report calls it."""
         self._log: Log | None = None
         self._recorder: Recorder | None = None
         self._trace: Trace | None = None
         self._is_noted = False
         """Batches of the current epoch were noted that are in no summary."""
-        self.starves = "consumer"
-        """What waits where data is late, as a report calls it."""
         self._begun: Moment | None = None
         self._quota: float | None = None
         self._workers_nbytes: tuple[int, ...] = ()
@@ -108,7 +108,7 @@ class Witness:
     def _account_of(self, epoch: int, summary: Summary, *, is_whole: bool) -> Account:
         config = self._recipe.config
         owner = Owner(
-            self._recipe.consumer, config.consumer_count, config.worker_count, config.worker_threads, self.starves
+            self._recipe.consumer, config.consumer_count, config.worker_count, config.worker_threads, self._starves
         )
         around = None if self._begun is None else Surroundings.between(self._begun, Moment.now(), self._quota)
         return Account(owner, epoch, is_whole, summary, around, self._workers_nbytes, self._counted)
@@ -122,6 +122,11 @@ class Witness:
         """The same for what should not be."""
         if self._log is not None:
             self._log.warning(message, **facts)
+
+    def heard(self, worker: int, what: str) -> None:
+        """Writes what became of a worker. Called by the threads that serve workers."""
+        if self._log is not None:
+            self._log.info(what, worker=worker)
 
     def statistics(self) -> dict[str, float]:
         """Sums since the start, and shares and rates of the newest epoch, under flat names."""
