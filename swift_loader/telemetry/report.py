@@ -28,7 +28,8 @@ _CACHES = {"cache": "cache", "rotation": "rotation"}
 
 def report(account: Account) -> str:
     """The page, without an end of line at its end."""
-    lines = [*_head(account), "", *_times(account), "", *_facts(account), "", *_wrapped(verdict(account))]
+    head = [part for line in _head(account) for part in _wrapped(line)]
+    lines = [*head, "", *_times(account), "", *_facts(account), "", *_wrapped(verdict(account))]
     return "\n".join(lines)
 
 

@@ -77,7 +77,8 @@ def _advice(summary: Summary, measured: Measured) -> str:
     best = fewest(measured, NOISE, max(_MOST_WORKERS, measured.workers))
     expected = predict(measured, best, measured.threads)
     if best > measured.workers and summary.starved_share - expected.starved_share >= _WORTH_IT:
-        remark = f": then {_crowd(measured)}" if expected.limit == "cores" else "."
+        is_all = predict(measured, best + 1, measured.threads).limit == "cores"
+        remark = f": then {_crowd(measured)}" if is_all else "."
         return f"With {best} workers instead of {measured.workers} {_falls(expected)}{remark}"
     return _no_more_workers(measured)
 
