@@ -139,8 +139,7 @@ records = st.lists(
     st.builds(
         lambda step, worker, times, sample: a_record(step, worker=worker, slowest_index=sample, **times),
         st.integers(0, 10**7), st.integers(0, 300), st.fixed_dictionaries(
-            {name: huge for name in ("fetch_ns", "collate_ns", "wait_ns", "busy_ns", "order_wait_ns", "slowest_ns",
-                                     "merge_ns", "cpu_ns", "slot_wait_ns", "transfer_ns", "rows", "nbytes")}
+            dict.fromkeys(("fetch_ns", "collate_ns", "wait_ns", "busy_ns", "order_wait_ns", "slowest_ns", "merge_ns", "cpu_ns", "slot_wait_ns", "transfer_ns", "rows", "nbytes"), huge)
         ), st.integers(-1, 10**18),
     ), min_size=1, max_size=30,
 )  # fmt: skip
