@@ -129,6 +129,11 @@ class LoaderConfig:
     trace_file: str | None
     engine: Engine
 
+    @property
+    def measures(self) -> bool:
+        """Whether anybody wants to know what batches cost."""
+        return self.benchmark or self.trace_file is not None
+
     @classmethod
     def parse(
         cls,

@@ -23,6 +23,7 @@ class Epoch:
         self._is_over = False
         self._number = 0
         self._handed_ns = 0
+        self._looks = False
 
     def __iter__(self) -> Self:
         return self
@@ -33,7 +34,8 @@ class Epoch:
             runtime = self._runtime = self._started()
             self._is_over = runtime.begin() == 0
             self._number = runtime.iteration
-            self._handed_ns = perf_counter_ns()
+            self._looks = runtime.looks
+            self._handed_ns = perf_counter_ns() if self._looks else 0
         if self._is_over:
             raise StopIteration
         if runtime.iteration != self._number:
@@ -41,9 +43,10 @@ class Epoch:
         if runtime.closed:
             raise LoaderClosed(runtime.why_closed)
         try:
-            return runtime.next_batch(perf_counter_ns() - self._handed_ns)
+            return runtime.next_batch(perf_counter_ns() - self._handed_ns if self._looks else 0)
         finally:
-            self._handed_ns = perf_counter_ns()
+            if self._looks:
+                self._handed_ns = perf_counter_ns()
             if runtime.is_over:
                 self._is_over = True
                 runtime.end()

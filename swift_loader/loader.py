@@ -18,7 +18,7 @@ from swift_loader import ranks
 from swift_loader.config import LoaderConfig, Settings, check_dataset_class, checked_kwargs
 from swift_loader.epoch import Epoch, EpochSetter
 from swift_loader.errors import ConfigError, LoaderClosed
-from swift_loader.placement import checked_index, current_device, stage_of
+from swift_loader.placement import checked_index, current_device, name_of, stage_of
 from swift_loader.pool.recipe import Recipe, checked_length
 from swift_loader.position import Position, State
 from swift_loader.runtime import Runtime, settings_of
@@ -137,7 +137,7 @@ class SwiftLoader:
             seed=self._agreed_seed(),
             consumer=consumer,
         )
-        runtime = Runtime(recipe, stage_of(config, device, to_device))
+        runtime = Runtime(recipe, stage_of(config, device, to_device), name_of(device))
         self._runtime = runtime
         try:
             self._refuse_closed()  # by another thread, or a signal handler, which has seen no runtime
@@ -289,8 +289,30 @@ class SwiftLoader:
             )
 
     def statistics(self) -> dict[str, float]:
-        """What was measured since `start`, as a flat dict that any logger takes."""
+        """What was measured since `start`, as a flat dict that any logger takes; the names are in docs/benchmark.md."""
         return self._started().statistics()
+
+    def report(self, *, all_ranks: bool = False, timeout_s: float = 10.0) -> str:
+        """What the last epoch was spent on, what to change, and what that would bring: a page of 80 columns.
+
+        Starts nothing, and may be called at any time. While the first epoch goes on, it tells of that one so far; after
+        `close`, of the last one.
+
+        Args:
+            all_ranks: Whether a table of every consumer follows, through the key-value store of the process group. No
+                other rank has to call this.
+            timeout_s: For so long it waits for consumers that have not come as far as this one; then they are shown
+                as missing.
+
+        Example:
+            >>> from swift_loader import SwiftLoader
+            >>> print(SwiftLoader(range, {}, 2, 1, 0).report())
+            swift_loader: nothing to report yet: the loader was not started
+        """
+        runtime = self._runtime
+        if runtime is None or runtime.plan is None:
+            return "swift_loader: nothing to report yet: the loader was not started"
+        return f"{runtime.report()}\n\n{runtime.rank_table(timeout_s)}" if all_ranks else runtime.report()
 
     def close(self) -> None:
         """Ends the workers. May be called twice, or not at all."""

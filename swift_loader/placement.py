@@ -29,6 +29,14 @@ def current_device() -> torch.device | None:
     return torch.device(accelerator.type, torch.accelerator.current_device_index())
 
 
+def name_of(device: Any) -> str:
+    """What waits when data is late, in words: "GPU", or "consumer" where there is none."""
+    if device is None:
+        return "consumer"
+    kind = "cuda" if isinstance(device, int) else getattr(device, "type", None) or str(device).partition(":")[0]
+    return "consumer" if kind in ("cpu", "meta") else "GPU"
+
+
 def checked_index(index: Any, count: int) -> int:
     if isinstance(index, bool) or not isinstance(index, int):
         raise ConfigError(f"consumer_index must be a whole number, not {index!r}")

@@ -7,6 +7,7 @@ all. Keys carry the loader's number in the order of construction, which scripts 
 from __future__ import annotations
 
 import atexit
+import contextlib
 import json
 import sys
 import threading
@@ -15,6 +16,7 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
 from swift_loader.errors import ConfigError, RankMismatch
+from swift_loader.telemetry import Standing
 
 if TYPE_CHECKING:
     from swift_loader.plan.plan import Fingerprint
@@ -23,6 +25,8 @@ if TYPE_CHECKING:
 _AGREED = "agreed"
 #: A rank that has not started by then is not waited for any longer.
 _PATIENCE = timedelta(hours=6)
+#: Of so many epochs of a consumer the others can hear.
+_KEPT_EPOCHS = 4
 
 
 def world() -> Any | None:
@@ -125,6 +129,54 @@ class Agreement:
             return
         if verdict != _AGREED:
             self._tell(_mismatch(verdict))
+
+
+class Figures:
+    """What each consumer tells the others of its newest epoch.
+
+    Each writes a key per epoch, and takes back those of long ago: a consumer that looks waits for what belongs to its
+    own newest epoch, and takes nothing that is older for it.
+    """
+
+    def __init__(self, store: Any, prefix: str, consumer: int, consumer_count: int) -> None:
+        self._store, self._prefix = store, prefix
+        self._consumer, self._consumer_count = consumer, consumer_count
+        self._told = 0
+
+    @classmethod
+    def of_world(cls, consumer: int, consumer_count: int, ordinal: str) -> Figures | None:
+        """None where the ranks are not the consumers, or there is only one."""
+        distributed = world()
+        if distributed is None or consumer_count == 1 or distributed.get_world_size() != consumer_count:
+            return None
+        return cls(_store(distributed), f"swift_loader/{ordinal}/figures", consumer, consumer_count)
+
+    def tell(self, mine: Standing) -> None:
+        """This consumer has come to the end of an epoch. Whatever the store says to it, training goes on."""
+        self._told += 1
+        with contextlib.suppress(Exception):
+            self._store.set(self._key(self._consumer, self._told), json.dumps(mine))
+            if self._told > _KEPT_EPOCHS:
+                self._store.delete_key(self._key(self._consumer, self._told - _KEPT_EPOCHS))
+
+    def all(self, mine: Standing | None, timeout_s: float) -> list[Standing | None]:
+        """Every consumer's epoch that is as new as this one's newest; None for those that did not tell of it."""
+        found: list[Standing | None] = [None] * self._consumer_count
+        found[self._consumer] = mine
+        others = {other: self._key(other, max(1, self._told)) for other in range(self._consumer_count)}
+        del others[self._consumer]
+        with contextlib.suppress(Exception):  # the store is gone with its process
+            # A store of its own: a wait on the shared one would hold up the process group's own use of it.
+            store = self._store.clone()
+            with contextlib.suppress(Exception):  # not all in time: those that are there are told of
+                store.wait(list(others.values()), timedelta(seconds=timeout_s))
+            for other, key in others.items():
+                if store.check([key]):
+                    found[other] = Standing(*json.loads(store.get(key)))
+        return found
+
+    def _key(self, consumer: int, epoch: int) -> str:
+        return f"{self._prefix}/{epoch}/{consumer}"
 
 
 def _differences(mine: Fingerprint, rank: int, theirs: Fingerprint, other: int) -> str:

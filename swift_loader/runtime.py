@@ -22,7 +22,7 @@ from weakref import WeakSet
 
 from swift_loader import ranks
 from swift_loader.device.landing import Landing
-from swift_loader.device.stage import Cargo, Stage, StageAhead
+from swift_loader.device.stage import Cargo, Laps, Stage, StageAhead
 from swift_loader.errors import ConfigError, DataError, SwiftLoaderError
 from swift_loader.plan.plan import EpochPlan, Plan
 from swift_loader.pool.dispatch import Delivery, Failed, Full
@@ -30,8 +30,8 @@ from swift_loader.pool.failures import place_of
 from swift_loader.pool.inline import HeapMemory, InlinePool
 from swift_loader.pool.recipe import Recipe
 from swift_loader.position import Position, Setting, State
-from swift_loader.telemetry import Moments
-from swift_loader.witness import Witness
+from swift_loader.telemetry import Measured, Moments, rank_table, report
+from swift_loader.witness import Witness, standing
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -40,7 +40,6 @@ if TYPE_CHECKING:
 
     from swift_loader.config import LoaderConfig
     from swift_loader.pool.lease import Lease
-    from swift_loader.pool.messages import Parcel
     from swift_loader.pool.pool import Pool
 
 #: Of more ranks than this it is not looked at each whether they take as many steps.
@@ -70,7 +69,7 @@ class Runtime:
     _is_adrift = False
     """The consumer's thread was interrupted as it took a batch, which may be in nobody's hands now."""
 
-    def __init__(self, recipe: Recipe, stage: Stage) -> None:
+    def __init__(self, recipe: Recipe, stage: Stage, starves: str = "consumer") -> None:
         config = recipe.config
         self.pid = os.getpid()
         self.closed = False
@@ -92,16 +91,20 @@ class Runtime:
         self._last_skipped: deque[str] = deque(maxlen=3)
         self._recipe = recipe
         self._stage = stage
-        self._witness = Witness(recipe)
+        self._witness = Witness(recipe, starves)
+        self.looks = recipe.config.measures
+        """Whether what batches cost is noted; if not, nobody looks at the clock."""
         self._landing: Landing[Delivery] | None = None
         self._agreement: ranks.Agreement | None = None
+        self._figures: ranks.Figures | None = None
         if config.worker_count == 0:
             self._pool: Pool | InlinePool = InlinePool(recipe)
         else:
             self._pool = _pool_of_workers(recipe)
             self._pool.before_waiting = stage.settle
+            self._pool.heard = self._witness.heard
             if isinstance(stage, StageAhead):
-                self._landing = Landing(stage, _Dock(self._pool), f"swift-landing-c{recipe.consumer}")
+                self._landing = Landing(stage, _Dock(self._pool, looks=self.looks), f"swift-landing-c{recipe.consumer}")
         try:
             self._witness.open()
         except BaseException:
@@ -114,6 +117,8 @@ class Runtime:
         config = self._recipe.config
         self._agreement = ranks.Agreement(self.consumer, ordinal, self._pool.broke)
         self._agreement.check(self.plan.fingerprint(), config.consumer_count)
+        if self.looks:
+            self._figures = ranks.Figures.of_world(self.consumer, config.consumer_count, ordinal)
         self._stage.open()
         self._tell_what_may_surprise(self.plan)
         self._witness.info("started", workers=config.worker_count, steps=self.plan.step_count(0, self.consumer))
@@ -128,6 +133,7 @@ class Runtime:
         if self._landing is not None:
             self._landing.start()
         self.epoch = self.position.epoch
+        self._witness.begin_epoch()
         self._begin_at = Position(self.epoch + 1)
         self._step_count = self.plan.step_count(self.epoch, self.consumer)
         return self.position.left(self._step_count)
@@ -146,7 +152,8 @@ class Runtime:
 
     def next_batch(self, busy_ns: int) -> Any:
         """Takes a delivery, lands it and notes what it cost."""
-        asked = perf_counter_ns()
+        looks = self.looks
+        asked = perf_counter_ns() if looks else 0
         if self._is_adrift:
             self._go_to(self.position)
         landing = self._landing
@@ -158,7 +165,7 @@ class Runtime:
             raise
         if isinstance(delivery, Failed):
             raise self._pool.error_of(delivery)
-        came = perf_counter_ns()
+        came = perf_counter_ns() if looks else 0
         try:
             batch = self._land(delivery) if landing is None else landing.hand_out(delivery)
         except DataError as error:  # objects that could not be unpickled
@@ -167,7 +174,7 @@ class Runtime:
         self._taken = (ticket.epoch, ticket.step, parcel.rows)
         if parcel.attachment is not None and parcel.attachment.skipped:
             self._count_skipped(parcel.attachment.skipped)
-        if self._witness.looks:
+        if looks:
             self._witness.note(delivery, Moments(delivery.came_ns, asked, came, perf_counter_ns()), busy_ns)
         return batch
 
@@ -175,18 +182,48 @@ class Runtime:
         """Counts what was left out of batches that are handed out, so that the count does not depend on chance."""
         self._skip_count += len(skipped)
         self._last_skipped.extend(reason for _, reason in skipped)
+        assert self._taken is not None
+        epoch, step, _ = self._taken
         for index, reason in skipped:
             self._witness.warning("a sample was left out", index=index, reason=reason)
         most = self._recipe.config.max_skipped
         if self._skip_count > most:
             last = "\n  ".join(self._last_skipped)
             raise DataError(
-                f"{self._skip_count} samples were left out, more than max_skipped={most}; the last:\n  {last}"
+                f"{self._skip_count} samples were left out, more than max_skipped={most} (consumer {self.consumer}, "
+                f"epoch {epoch}, step {step}); the last:\n  {last}"
             )
 
     def end(self) -> None:
-        """An iteration has come to its end: what was noted of it is summed up."""
-        self._witness.end_epoch(self.epoch)
+        """An iteration has come to its end: what was noted of it is summed up, and told to the other ranks."""
+        self._look_around()
+        standing = self._witness.end_epoch(self.epoch)
+        if standing is not None and self._figures is not None:
+            self._figures.tell(standing)
+
+    def _look_around(self) -> None:
+        if self.looks and not self.closed:
+            self._witness.sees(self._pool.statistics(), self._pool.worker_pids())
+
+    def report(self) -> str:
+        """The last epoch that was summed up, or the first one so far, as a page of 80 columns."""
+        if not self._recipe.config.benchmark:
+            return "swift_loader: nothing was measured, since benchmark=False"
+        self._look_around()
+        account = self._witness.account()
+        return "swift_loader: nothing to report yet: no batch was handed out" if account is None else report(account)
+
+    def measured(self) -> Measured | None:
+        """What a prediction starts from (`swift_loader.telemetry.predict`); None where nothing was measured."""
+        account = self._witness.account()
+        return None if account is None else account.measured
+
+    def rank_table(self, timeout_s: float) -> str:
+        """Every consumer's newest epoch, as a table; waits so long for those that are behind this one."""
+        account = self._witness.account()
+        mine = None if account is None else standing(account)
+        standings = [mine] if self._figures is None else self._figures.all(mine, timeout_s)
+        return rank_table(standings)
 
     def set_epoch(self, epoch: int) -> None:
         self._begin_at = self._begin_at.turned_to(epoch, self.epoch)
@@ -252,7 +289,7 @@ class Runtime:
     def _land(self, delivery: Full) -> Any:
         hold = self._pool.hold(delivery.parcel)
         try:
-            return self._stage.land(_cargo_of(delivery.parcel, hold))
+            return self._stage.land(_cargo_of(delivery, hold, looks=self.looks))
         finally:
             hold.landed()
 
@@ -277,7 +314,8 @@ class Runtime:
 class _Dock:
     """A pool, as it is seen by the thread that lands its deliveries."""
 
-    def __init__(self, pool: Pool) -> None:
+    def __init__(self, pool: Pool, *, looks: bool) -> None:
+        self._looks = looks
         self.take, self.leave, self._hold = pool.take, pool.abandon, pool.hold
 
     def number(self, delivery: Delivery) -> int:
@@ -287,16 +325,19 @@ class _Dock:
         if isinstance(delivery, Failed):
             return None
         hold = self._hold(delivery.parcel)
-        return _cargo_of(delivery.parcel, hold), hold.landed
+        return _cargo_of(delivery, hold, looks=self._looks), hold.landed
 
 
-def _cargo_of(parcel: Parcel, hold: Lease | HeapMemory) -> Cargo:
+def _cargo_of(delivery: Full, hold: Lease | HeapMemory, *, looks: bool) -> Cargo:
+    parcel = delivery.parcel
     attached = parcel.attachment
     assert parcel.spec is not None
     stream, spans = (None, []) if attached is None else (attached.stream, attached.spans)
     room = hold.room
     at: Any = hold if room is None else room
-    return Cargo(parcel.spec, parcel.rows, at.memory, at.views, stream, spans, hold.array, room)
+    if looks:
+        delivery.laps = Laps()
+    return Cargo(parcel.spec, parcel.rows, at.memory, at.views, stream, spans, hold.array, room, delivery.laps)
 
 
 def settings_of(plan: Plan, config: LoaderConfig) -> dict[str, Setting]:

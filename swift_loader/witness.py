@@ -5,23 +5,37 @@ Knows deliveries and the rooms that write; the runtime tells it what happened, a
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from swift_loader.pool.cgroup import core_quota
 from swift_loader.pool.dispatch import Full
 from swift_loader.pool.recipe import Recipe
-from swift_loader.telemetry import BatchRecord, Log, Moments, Recorder, Trace
+from swift_loader.telemetry import Account, BatchRecord, Late, Log, Moments, Owner, Recorder, Standing, Trace, report
+from swift_loader.telemetry.statistics import figures
+from swift_loader.telemetry.summary import Summary
+from swift_loader.telemetry.surroundings import Moment, Surroundings, own_nbytes
+from swift_loader.telemetry.verdict import verdict
 
 
 class Witness:
     """What one consumer keeps of what it sees."""
 
-    def __init__(self, recipe: Recipe) -> None:
+    def __init__(self, recipe: Recipe, starves: str = "consumer") -> None:
         self._recipe = recipe
+        self._starves = starves
+        """What waits where data is late, as a report calls it."""
         self._log: Log | None = None
         self._recorder: Recorder | None = None
         self._trace: Trace | None = None
         self._is_noted = False
         """Batches of the current epoch were noted that are in no summary."""
+        self._begun: Moment | None = None
+        self._quota: float | None = None
+        self._workers_nbytes: tuple[int, ...] = ()
+        self._counted: Mapping[str, float] = {}
+        self._account: Account | None = None
+        """Of the epoch that was summed up last."""
 
     def open(self) -> None:
         """Opens the files that the settings name."""
@@ -32,6 +46,7 @@ class Witness:
         if config.benchmark:
             path = _path_of_consumer(config.benchmark_file, self._recipe)
             self._recorder = Recorder(consumer, path, self._log)
+            self._quota = core_quota()
         if config.trace_file is not None:
             self._trace = Trace(str(_path_of_consumer(config.trace_file, self._recipe)), consumer)
 
@@ -42,24 +57,61 @@ class Witness:
 
     def note(self, delivery: Full, moments: Moments, busy_ns: int) -> None:
         """Notes one batch, in the order in which they are handed out."""
-        ticket, parcel = delivery.ticket, delivery.parcel
+        ticket, parcel, laps = delivery.ticket, delivery.parcel, delivery.laps
+        # Without a free slot there was no order: of that wait, the worker knows only that it had none.
+        slotless_ns = min(delivery.slot_wait_ns, parcel.order_wait_ns)
         record = BatchRecord(
             ticket.epoch, ticket.step, delivery.line.number, parcel.rows, parcel.nbytes, parcel.fetch_ns,
-            parcel.collate_ns, parcel.encode_ns, parcel.order_wait_ns, moments.taken_ns - moments.came_ns,
-            moments.handed_ns - moments.taken_ns, moments.taken_ns - moments.asked_ns, busy_ns, parcel.slowest_ns,
-            parcel.slowest_index,
+            parcel.collate_ns, parcel.encode_ns, parcel.order_wait_ns - slotless_ns,
+            moments.taken_ns - moments.came_ns, moments.handed_ns - moments.taken_ns,
+            moments.taken_ns - moments.asked_ns, busy_ns, parcel.slowest_ns, parcel.slowest_index,
+            parcel.slot_ns + slotless_ns, laps.decode_ns, laps.transfer_ns, parcel.cpu_ns, parcel.delay_ns,
         )  # fmt: skip
         if self._recorder is not None:
             self._is_noted = True
-            self._recorder.batch(record)
+            self._recorder.batch(record if laps.device is None else Late(record, laps.device.elapsed_ns))
         if self._trace is not None:
             self._trace.batch(record, moments)
 
-    def end_epoch(self, epoch: int) -> None:
-        """Sums up what was noted since the last time."""
-        if self._recorder is not None and self._is_noted:
-            self._recorder.epoch(epoch)
+    def begin_epoch(self) -> None:
+        """From here on counts what this process, and others, use of the cores."""
+        if self._recorder is not None:
+            self._begun = Moment.now()
+
+    def sees(self, counted: Mapping[str, float], pids: Sequence[int]) -> None:
+        """What the pool counts, and which its workers are: looked at now and then, while they are there."""
+        self._counted = counted
+        nbytes = [own_nbytes(pid) for pid in pids]
+        self._workers_nbytes = tuple(one for one in nbytes if one is not None) or self._workers_nbytes
+
+    def end_epoch(self, epoch: int) -> Standing | None:
+        """Sums up what was noted since the last time; gives back what other consumers are to know of it."""
+        recorder, is_noted = self._recorder, self._is_noted
         self._is_noted = False
+        if recorder is None or not is_noted:
+            return None
+        account = self._account = self._account_of(*recorder.summary(), is_whole=True)
+        around, measured = account.surroundings, account.measured
+        facts = {"cores": measured.cores, "cores of others": round(measured.cores_of_others, 3)}
+        facts["CPU of consumer_s"] = 0.0 if around is None else round(around.consumer_cpu_s, 3)
+        recorder.epoch(epoch, {**facts, "verdict": verdict(account)})
+        if self._log is not None:
+            self._log.info(report(account))
+        return standing(account)
+
+    def account(self) -> Account | None:
+        """What is known of the last epoch that was summed up, or of the first one so far; None if that is nothing."""
+        if self._account is not None or self._recorder is None or not self._is_noted:
+            return self._account
+        return self._account_of(*self._recorder.summary(), is_whole=False)
+
+    def _account_of(self, epoch: int, summary: Summary, *, is_whole: bool) -> Account:
+        config = self._recipe.config
+        owner = Owner(
+            self._recipe.consumer, config.consumer_count, config.worker_count, config.worker_threads, self._starves
+        )
+        around = None if self._begun is None else Surroundings.between(self._begun, Moment.now(), self._quota)
+        return Account(owner, epoch, is_whole, summary, around, self._workers_nbytes, self._counted)
 
     def info(self, message: str, **facts: object) -> None:
         """Writes a line to the log, if there is one."""
@@ -71,15 +123,41 @@ class Witness:
         if self._log is not None:
             self._log.warning(message, **facts)
 
+    def heard(self, worker: int, what: str) -> None:
+        """Writes what became of a worker. Called by the threads that serve workers."""
+        if self._log is not None:
+            self._log.info(what, worker=worker)
+
     def statistics(self) -> dict[str, float]:
-        """Sums since the start, under flat names."""
-        return {} if self._recorder is None else self._recorder.statistics()
+        """Sums since the start, and shares and rates of the newest epoch, under flat names."""
+        if self._recorder is None:
+            return {}
+        if self._is_noted or self._account is None:
+            newest = self._recorder.summary()[1]
+        else:
+            newest = self._account.summary
+        return {**self._recorder.statistics(), **figures(newest)}
 
     def close(self) -> None:
         """Writes what is left and lets go of the files; may be called twice."""
         for file in (self._recorder, self._trace, self._log):
             if file is not None:
                 file.close()
+
+
+def standing(account: Account) -> Standing:
+    """What other consumers are to know of an epoch."""
+    summary = account.summary
+    busy_s = summary.spreads["consumer works"].total_s
+    shares = [worker.busy_share for worker in summary.workers]
+    return Standing(
+        epoch=account.epoch,
+        batches=summary.batches,
+        samples_per_s=summary.samples_per_s,
+        starved_share=summary.starved_share,
+        busy_share=busy_s / summary.seconds if summary.seconds > 0 else 0.0,
+        workers_busy_share=sum(shares) / len(shares) if shares else 0.0,
+    )
 
 
 def _path_of_consumer(path: str | None, recipe: Recipe) -> str | None:

@@ -58,11 +58,10 @@ def a_trainer(*callbacks: Callback, **settings: Any) -> lightning.Trainer:
     """One that says nothing."""
     return lightning.Trainer(
         callbacks=list(callbacks),
-        logger=False,
         enable_checkpointing=any(isinstance(callback, ModelCheckpoint) for callback in callbacks),
         enable_progress_bar=False,
         enable_model_summary=False,
-        **{"accelerator": "cpu", "devices": 1, **settings},
+        **{"accelerator": "cpu", "devices": 1, "logger": False, **settings},
     )
 
 

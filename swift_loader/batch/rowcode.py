@@ -31,9 +31,11 @@ NEVER = 1 << 62
 _FILL = """
 def fill(dataset, indices, watch):
     word, seq, cell, place, due_ns = watch.word, watch.seq, watch.cell, watch.place, watch.due_ns
-    passes = watch.passes
-    slowest_ns = 0
-    last_ns = clock()
+    passes, measures = watch.passes, watch.measures
+    looks = measures or due_ns != NEVER
+    slowest_ns = last_ns = 0
+    if measures:
+        last_ns = clock()
     row = -1
     for row, index in enumerate(indices):
         if word[0] != seq:
@@ -45,13 +47,15 @@ def fill(dataset, indices, watch):
             raise
         except BaseException as error:
             raise watch.failed(error, index) from error
-        now_ns = clock()
-        if now_ns - last_ns > slowest_ns:
-            slowest_ns, watch.slowest_index = now_ns - last_ns, index
-        last_ns = now_ns
-        if now_ns > due_ns:
-            due_ns = NEVER
-            watch.when_due()
+        if looks:
+            now_ns = clock()
+            if now_ns - last_ns > slowest_ns and measures:
+                slowest_ns, watch.slowest_index = now_ns - last_ns, index
+            last_ns = now_ns
+            if now_ns > due_ns:
+                due_ns = NEVER
+                looks = measures
+                watch.when_due()
         BODY
     else:
         row += 1
@@ -78,6 +82,8 @@ class Watch:
     """What to raise where a sample cannot be had; given None, where the batch is not wanted."""
     passes: tuple[type[BaseException], ...] = ()
     """What is not the dataset's to raise: it goes on as it is."""
+    measures: bool = True
+    """Whether the slowest sample is looked for. If not, the clock is looked at only while something is due."""
     slowest_ns: int = 0
     slowest_index: int = -1
     odd: Any = None

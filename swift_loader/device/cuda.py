@@ -17,6 +17,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from time import perf_counter_ns
 from typing import TYPE_CHECKING, Any
 
 from swift_loader.device.host import HostStage, mapped
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
     import torch
 
     from swift_loader.device.driver import Driver
-    from swift_loader.device.stage import Cargo, Event
+    from swift_loader.device.stage import Cargo, Event, Laps
 
 
 @dataclass(slots=True)
@@ -86,7 +87,7 @@ class CudaStage:
                 return tensors[-1]
 
             try:
-                batch = mapped(self._host.land(cargo), copied)
+                batch = self._copied(self._host.land(cargo), copied, cargo.laps)
                 event = driver.record(self._stream)
             except BaseException:
                 # The copies that began before this one failed still read the slot, which goes home with this error.
@@ -94,6 +95,17 @@ class CudaStage:
                 raise
         self._underway.add(event, read)
         return Begun(batch, event, tensors)
+
+    def _copied(self, batch: Any, copied: Callable[[torch.Tensor], torch.Tensor], laps: Laps | None) -> Any:
+        if laps is None:
+            return mapped(batch, copied)
+        begun = perf_counter_ns()
+        timer = laps.device = self._driver.timer(self._stream)
+        moved = mapped(batch, copied)
+        if timer is not None:
+            timer.stop()
+        laps.transfer_ns = perf_counter_ns() - begun
+        return moved
 
     def hand_out(self, begun: Begun) -> Any:
         """See `StageAhead`."""

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 import torch
 
 if TYPE_CHECKING:
-    from swift_loader.device.stage import Event
+    from swift_loader.device.stage import DeviceTimer, Event
 
 #: What the device's module must offer.
 NAMES = ("Stream", "Event", "stream", "current_stream", "device", "current_device", "cudart")
@@ -44,6 +44,10 @@ class Driver(Protocol):
 
     def record(self, stream: Any) -> Event:
         """An event that fires when all that was given to ``stream`` so far is done."""
+        ...
+
+    def timer(self, stream: Any) -> DeviceTimer | None:
+        """Measures what is given to ``stream`` from now on; None where the device has no clock."""
         ...
 
     def wait(self, stream: Any, event: Event) -> None:
@@ -77,6 +81,7 @@ class TorchDriver:
     def __init__(self, device: torch.device) -> None:
         self.device = device
         self._module: Any = torch.get_device_module(device)
+        self._has_clock = True
 
     def open(self) -> None:
         """See `Driver`."""
@@ -101,6 +106,16 @@ class TorchDriver:
         event = self._module.Event(blocking=True)  # whoever waits for it sleeps, and does not spin
         event.record(stream)
         return event  # type: ignore[no-any-return] # as torch.cuda.Event
+
+    def timer(self, stream: Any) -> DeviceTimer | None:
+        """See `Driver`."""
+        if not self._has_clock:
+            return None
+        try:
+            return _Timer(self._module.Event, stream)
+        except (TypeError, RuntimeError, NotImplementedError):  # a device whose events cannot do that
+            self._has_clock = False
+            return None
 
     def wait(self, stream: Any, event: Event) -> None:
         """See `Driver`."""
@@ -144,6 +159,26 @@ class TorchDriver:
         with self._module.device(self.device):
             runtime = self._module.cudart()
             return _reason(runtime, runtime.cudaHostUnregister(address))
+
+
+class _Timer:
+    """Two events of a stream."""
+
+    def __init__(self, event: Any, stream: Any) -> None:
+        self._stream = stream
+        self._first, self._last = event(enable_timing=True), event(enable_timing=True)
+        self._first.record(stream)
+
+    def stop(self) -> None:
+        """See `DeviceTimer`."""
+        self._last.record(self._stream)
+
+    def elapsed_ns(self) -> int | None:
+        """See `DeviceTimer`."""
+        try:
+            return int(self._first.elapsed_time(self._last) * 1e6) if self._last.query() else None
+        except (RuntimeError, NotImplementedError):  # a device that is broken tells so whoever uses it
+            return None
 
 
 def _reason(runtime: Any, result: Any) -> str | None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import copy
 import dataclasses
 from collections.abc import Callable
+from time import perf_counter_ns
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -46,16 +47,28 @@ class HostStage:
 
     def land(self, cargo: Cargo) -> Any:
         """See `Stage`."""
+        laps = cargo.laps
+        if laps is None:
+            batch = self._decoded(cargo)
+            return batch if self._to_device is None else self._to_device(batch, self._device)
+        begun = perf_counter_ns()
+        batch = self._decoded(cargo)
+        decoded = perf_counter_ns()
+        laps.decode_ns = decoded - begun
+        if self._to_device is not None:
+            batch = self._to_device(batch, self._device)
+            laps.transfer_ns = perf_counter_ns() - decoded
+        return batch
+
+    def _decoded(self, cargo: Cargo) -> Any:
         spec = cargo.spec
         if spec.kind == "columns":
-            batch = self._columns(cargo)
-        elif spec.kind == "object":
-            batch = self._objects(cargo)[0][0]
-        else:
-            assert self._decoder is not None
-            ((start, nbytes),) = cargo.spans
-            batch = self._decoder(cargo.memory[start : start + nbytes].tobytes())
-        return batch if self._to_device is None else self._to_device(batch, self._device)
+            return self._columns(cargo)
+        if spec.kind == "object":
+            return self._objects(cargo)[0][0]
+        assert self._decoder is not None
+        ((start, nbytes),) = cargo.spans
+        return self._decoder(cargo.memory[start : start + nbytes].tobytes())
 
     def settle(self) -> None:
         """See `Stage`: nothing is under way."""

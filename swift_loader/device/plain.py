@@ -9,6 +9,7 @@ fired; where a device has no events, the call does not return before it has read
 from __future__ import annotations
 
 from collections.abc import Callable
+from time import perf_counter_ns
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -65,6 +66,7 @@ class PlainStage:
         read: list[Array | torch.Tensor] = []
         arrays = held_arrays(cargo)
         batch = self._host.land(cargo)
+        begun = 0 if cargo.laps is None else perf_counter_ns()
 
         def moved(tensor: torch.Tensor) -> torch.Tensor:
             read.append(tensor)
@@ -78,6 +80,8 @@ class PlainStage:
                 self._underway.add(work.record(), read)
             elif self._to_device is not None:
                 work.synchronize()
+            if cargo.laps is not None:
+                cargo.laps.transfer_ns = perf_counter_ns() - begun
 
     def settle(self) -> None:
         """See `Stage`."""

@@ -17,6 +17,29 @@ if TYPE_CHECKING:
     Hold: TypeAlias = Callable[[tuple[int, ...], str, int], Array]
 
 
+@dataclass(slots=True)
+class Laps:
+    """How long it took to land a batch: decoding it, and moving it to a device."""
+
+    decode_ns: int = 0
+    transfer_ns: int = 0
+    """Host time: where the device copies by itself, only what it took to tell it so."""
+    device: DeviceTimer | None = None
+    """And what the device then took, where it has a clock."""
+
+
+class DeviceTimer(Protocol):
+    """Measures what a stream of a device does between two moments, by the device's own clock."""
+
+    def stop(self) -> None:
+        """What was given to the stream since this was made is what counts."""
+        ...
+
+    def elapsed_ns(self) -> int | None:
+        """How long that took; None while it goes on. Does not wait."""
+        ...
+
+
 class Room(Protocol):
     """A slot that is filled again and again, as a stage knows it."""
 
@@ -39,6 +62,8 @@ class Cargo:
     hold: Hold
     room: Room | None = None
     """The slot; None for memory that holds this batch and never another."""
+    laps: Laps | None = None
+    """Where to note how long landing took, if somebody wants to know."""
 
 
 class Stage(Protocol):

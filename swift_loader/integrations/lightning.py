@@ -13,13 +13,14 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, overload
 
 import torch
-from lightning.pytorch import LightningDataModule
+from lightning.pytorch import Callback, LightningDataModule
 
 from swift_loader.errors import ConfigError
 from swift_loader.loader import SwiftLoader
 
 if TYPE_CHECKING:
     from lightning.fabric import Fabric
+    from lightning.pytorch import Trainer
 
 Loaders = SwiftLoader | Sequence["Loaders"] | Mapping[str, "Loaders"]
 """A loader, or several in lists and dicts, as Lightning takes them."""
@@ -190,17 +191,57 @@ class SwiftDataModule(LightningDataModule):
             self._started = [other for other in self._started if other is not loader]
 
 
+class SwiftStatistics(Callback):
+    """Gives what the loaders for training count to the Trainer's loggers: TensorBoard, W&B, and their like.
+
+    Args:
+        every_n_steps: So often, and at the end of each epoch.
+        prefix: Before each name. Where there are several loaders, their numbers follow it.
+
+    Example:
+        >>> trainer = Trainer(callbacks=[SwiftStatistics()])  # doctest: +SKIP
+    """
+
+    def __init__(self, every_n_steps: int = 50, prefix: str = "swift/") -> None:
+        if every_n_steps < 1:
+            raise ConfigError(f"every_n_steps must be at least 1, not {every_n_steps}")
+        self._every_n_steps = every_n_steps
+        self._prefix = prefix
+
+    def on_train_batch_end(self, trainer: Trainer, *_: Any) -> None:
+        """A step is done."""
+        if trainer.global_step % self._every_n_steps == 0:
+            self._log(trainer)
+
+    def on_train_epoch_end(self, trainer: Trainer, *_: Any) -> None:
+        """An epoch is done."""
+        self._log(trainer)
+
+    def _log(self, trainer: Trainer) -> None:
+        loaders = [one for one in _leaves(trainer.train_dataloader) if isinstance(one, SwiftLoader)]
+        for number, loader in enumerate(loaders):
+            prefix = self._prefix if len(loaders) == 1 else f"{self._prefix}{number}/"
+            figures = {prefix + name: value for name, value in loader.statistics().items()}
+            for logger in trainer.loggers:  # those of other ranks than the first one write nothing
+                logger.log_metrics(figures, step=trainer.global_step)
+
+
+def _leaves(loaders: Any) -> Iterator[Any]:
+    """All that Lightning may have been given as loaders, out of nested containers."""
+    if isinstance(loaders, Mapping):
+        loaders = list(loaders.values())
+    if isinstance(loaders, Sequence) and not isinstance(loaders, str):
+        for value in loaders:
+            yield from _leaves(value)
+    else:
+        yield loaders
+
+
 def _flat(loaders: Any) -> Iterator[SwiftLoader]:
     """All loaders in nested containers, in the order in which Lightning counts them."""
-    if isinstance(loaders, Mapping):
-        for value in loaders.values():
-            yield from _flat(value)
-    elif isinstance(loaders, Sequence) and not isinstance(loaders, str):
-        for value in loaders:
-            yield from _flat(value)
-    else:
-        _check(loaders, "SwiftDataModule")
-        yield loaders
+    for one in _leaves(loaders):
+        _check(one, "SwiftDataModule")
+        yield one
 
 
 def _check(loader: Any, where: str) -> None:

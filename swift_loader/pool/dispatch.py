@@ -17,7 +17,8 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
-from typing import TYPE_CHECKING, NamedTuple, TypeAlias
+from time import perf_counter_ns
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 from swift_loader.errors import FailureReport
 from swift_loader.pool.ledger import Ledger
@@ -58,6 +59,10 @@ class Full:
     parcel: Parcel
     line: Line
     came_ns: int
+    slot_wait_ns: int = 0
+    """The worker waited for this order, since there was no free slot."""
+    laps: Any = None
+    """What it took to land it, where that is measured."""
 
 
 @dataclass(slots=True)
@@ -122,6 +127,7 @@ class Dispatch:
             if ticket is None or slot is None:
                 if ticket is not None:
                     heapq.heappush(self._redo, ticket)
+                    line.slotless_ns = line.slotless_ns or perf_counter_ns()
                 line.hungry = True
                 return orders
             orders.append(self._ordered(ticket, slot, line))
@@ -141,11 +147,13 @@ class Dispatch:
             return []
         self._deaths.pop(order.seq, None)
         ticket = Ticket(order.seq, order.epoch, order.step)
-        return self._merged(order.seq, Full(ticket, parcel, line, now_ns), line)
+        waited_ns = line.slot_waits.pop(order.seq, 0) if line.slot_waits else 0
+        return self._merged(order.seq, Full(ticket, parcel, line, now_ns, waited_ns), line)
 
     def answered_empty(self, line: Line, seq: int, report: FailureReport | None) -> list[Delivery]:
         """The worker answered without a batch: it failed, or the order had been taken back (no report)."""
         order = line.outstanding.pop(seq)
+        line.slot_waits.pop(seq, None)
         valid = self._is_valid(order)
         self._ledger.given_back(order.slot)
         if not valid or report is None:
@@ -267,6 +275,9 @@ class Dispatch:
         order = Order(*ticket, slot, self.largest_slot, slot in self._slots and slot not in line.known)
         line.known.add(slot)
         line.outstanding[ticket.seq] = order
+        if line.slotless_ns:
+            line.slot_waits[ticket.seq] = perf_counter_ns() - line.slotless_ns
+            line.slotless_ns = 0
         self._slot_words[slot] = ticket.seq
         if self._deaths or self._left_out:
             self._caution(ticket, line)

@@ -100,6 +100,7 @@ class Fetcher:
         self._seeds_samples = config.random_per == "sample"
         self._crew = Crew(config.worker_threads, self._in_thread) if config.worker_threads > 1 else None
         self._is_plain = not asks_singly(config)
+        self._measures = config.measures
         self._is_quick = False
         self._fetch_share = 0.0
         self._untimed = 0
@@ -161,7 +162,10 @@ class Fetcher:
         whose samples were timed apart.
         """
         words = self._cell.words
-        watch = Watch(wanted.word, wanted.seq, words, INDEX, self.due_ns, self.when_due, self._failed, self._passes)
+        watch = Watch(
+            wanted.word, wanted.seq, words, INDEX, self.due_ns, self.when_due, self._failed, self._passes,
+            measures=self._measures,
+        )  # fmt: skip
         started = perf_counter_ns()
         count = fill(self._dataset, indices, watch)
         passed_ns = perf_counter_ns() - started
@@ -193,13 +197,13 @@ class Fetcher:
         plain, passes = self._is_plain, self._passes
         started = perf_counter_ns()
         fetch_ns, slowest_ns = self.fetch_ns, self.slowest_ns
-        due_ns = self.due_ns
+        due_ns, measures = self.due_ns, self._measures
         for row, index in enumerate(indices):
             # The next two lines are `not wanted` and `cell.at`: for small samples the calls would cost as much again.
             if word[0] != seq:
                 raise TakenBack
             cell[ROW], cell[INDEX] = row, index
-            begun = perf_counter_ns()
+            begun = perf_counter_ns() if measures or due_ns != NEVER else 0
             if begun > due_ns:
                 due_ns = NEVER
                 self.when_due()
@@ -212,11 +216,12 @@ class Fetcher:
                     raise self._failed(error, index) from error
             else:
                 sample = self._patiently(index)
-            took = perf_counter_ns() - begun
-            fetch_ns += took
-            if took > slowest_ns:
-                slowest_ns = took
-                self.slowest_index = index
+            if measures:
+                took = perf_counter_ns() - begun
+                fetch_ns += took
+                if took > slowest_ns:
+                    slowest_ns = took
+                    self.slowest_index = index
             if type(sample) is not _Skipped:
                 yield sample
             else:
@@ -245,8 +250,11 @@ class Fetcher:
                 results.close()
                 raise TakenBack
             self._cell.at(row, index)
+            begun = perf_counter_ns() if self._measures else 0
             sample, took = next(results)
-            self._took(took, index)
+            if self._measures:
+                self.fetch_ns += perf_counter_ns() - begun
+                self._note_slowest(took, index)
             if type(sample) is not _Skipped:
                 yield sample
             else:
@@ -255,9 +263,9 @@ class Fetcher:
 
     def _in_thread(self, index: int) -> tuple[Any, int]:
         self._info.turn_to_sample(index)
-        begun = perf_counter_ns()
+        begun = perf_counter_ns() if self._measures else 0
         sample = self._patiently(index)
-        return sample, perf_counter_ns() - begun
+        return sample, perf_counter_ns() - begun if self._measures else 0
 
     def _patiently(self, index: int) -> Any:
         """One sample, seeded, with its retries; why not, where it is left out."""
@@ -299,5 +307,8 @@ class Fetcher:
 
     def _took(self, nanoseconds: int, index: int) -> None:
         self.fetch_ns += nanoseconds
+        self._note_slowest(nanoseconds, index)
+
+    def _note_slowest(self, nanoseconds: int, index: int) -> None:
         if nanoseconds > self.slowest_ns:
             self.slowest_ns, self.slowest_index = nanoseconds, index

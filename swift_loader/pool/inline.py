@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import random
 import sys
-from time import perf_counter_ns
+from time import perf_counter_ns, process_time_ns
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -91,6 +91,8 @@ class InlinePool:
         ticket = Ticket(self._seq, self._at.epoch, self._at.step)
         self._at.took(ticket.step, self._plan.step_count(ticket.epoch, self._recipe.consumer))
         berth = _HeapBerth(self._recipe.config.max_batch_nbytes)
+        looks = self._recipe.config.measures
+        begun = process_time_ns() if looks else 0
         try:
             made = self._as_worker(lambda: self._make(ticket, berth))
         except MakeFailed as failed:
@@ -100,10 +102,11 @@ class InlinePool:
         skipped = [(index, report.describe()) for index, report in made.skipped]
         parcel = Parcel(
             ticket.seq, ticket.seq, 0, made.rows, made.fetch_ns, made.collate_ns, made.encode_ns, 0, made.nbytes,
-            made.slowest_ns, made.slowest_index, Attachment(None, made.stream, made.spans, skipped=skipped), made.spec,
+            made.slowest_ns, made.slowest_index, cpu_ns=process_time_ns() - begun if looks else 0, spec=made.spec,
+            attachment=Attachment(None, made.stream, made.spans, skipped=skipped),
         )  # fmt: skip
         self._memories = {ticket.seq: berth.room(0)}
-        return Full(ticket, parcel, self._line, perf_counter_ns())
+        return Full(ticket, parcel, self._line, perf_counter_ns() if looks else 0)
 
     def hold(self, parcel: Parcel) -> HeapMemory:
         """The memory of the batch that was taken last."""
@@ -175,6 +178,7 @@ class _HeapBerth:
         self.wanted = Wanted([0], 0)
         self.following: int | None = None
         self.careful = False
+        self.slot_ns = 0
 
     def room(self, nbytes: int, keep: int = 0) -> HeapMemory:
         if self._memory.nbytes < nbytes:

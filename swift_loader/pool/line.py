@@ -50,6 +50,10 @@ class Line:
         """So long ago."""
         self.outstanding: dict[int, Order] = {}
         """Orders that were not answered yet, oldest first."""
+        self.slotless_ns = 0
+        """Since when it could have had an order, had there been a slot; 0 where that is not so."""
+        self.slot_waits: dict[int, int] = {}
+        """How long that went on before an order came, for those that did not come back yet."""
         self.unmerged = 0
         """Parcels of this worker that wait for earlier ones."""
         self.hungry = False
@@ -82,6 +86,8 @@ class Line:
         self.greeted = False
         self.policy.happened(Event.LAUNCHED)
         self.known.clear()
+        self.slot_waits.clear()
+        self.slotless_ns = 0
         self.specs.clear()
         self.cautions.clear()
         self.told_count = 0

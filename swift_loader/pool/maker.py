@@ -58,6 +58,8 @@ class Berth(Protocol):
     """The step of the same epoch that is probably made next."""
     careful: bool
     """Its samples are to be fetched one by one, since one of them has killed a worker."""
+    slot_ns: int
+    """So long it took to make a slot, where one had to be made."""
 
 
 @dataclass(slots=True)
@@ -75,6 +77,7 @@ class Made:
     slowest_ns: int
     slowest_index: int
     skipped: list[tuple[int, FailureReport]]
+    slot_ns: int = 0
 
 
 class BatchMaker:
@@ -84,6 +87,8 @@ class BatchMaker:
         self._config = recipe.config
         self.looks_ahead = recipe.config.worker_threads > 1
         """Whether it helps to know which batch follows."""
+        self.measures = recipe.config.measures
+        """Whether it is told what each sample and each batch cost."""
         self._consumer = recipe.consumer
         self._dataset = dataset
         self._plan = plan
@@ -132,7 +137,7 @@ class BatchMaker:
         self._cell.enter(ENCODES, seq)
         made = self._encoded(collated, berth)
         made.rows = len(indices) - len(fetcher.skipped)
-        return self._timed(made, gathered - begun, perf_counter_ns() - gathered)
+        return self._timed(made, berth, gathered - begun, perf_counter_ns() - gathered)
 
     def leave_out(self, reports: dict[int, FailureReport]) -> None:
         """From now on these samples are left out of every batch."""
@@ -147,14 +152,18 @@ class BatchMaker:
         made = Made(spec, rows, spec.nbytes, None, [], 0, 0, 0, 0, -1, [])
         gathered = perf_counter_ns()
         if not objects:
-            return self._timed(made, gathered - begun, 0)
+            return self._timed(made, berth, gathered - begun, 0)
         self._lay(made, objects, berth, self._kept(indices))
-        return self._timed(made, gathered - begun, perf_counter_ns() - gathered)
+        return self._timed(made, berth, gathered - begun, perf_counter_ns() - gathered)
 
-    def _timed(self, made: Made, gather_ns: int, encode_ns: int) -> Made:
-        fetcher = self._fetcher
-        made.fetch_ns, made.encode_ns = fetcher.fetch_ns, encode_ns
-        made.collate_ns = max(0, gather_ns - fetcher.fetch_ns)  # threads fetch more time than passes
+    def _timed(self, made: Made, berth: Berth, gather_ns: int, encode_ns: int) -> Made:
+        fetcher, slot_ns = self._fetcher, berth.slot_ns
+        collate_ns = max(0, gather_ns - fetcher.fetch_ns)  # threads fetch more time than passes
+        if slot_ns:  # made while the first sample, or the first object, was stored
+            made.slot_ns = slot_ns
+            encode_ns = max(0, encode_ns - max(0, slot_ns - collate_ns))
+            collate_ns = max(0, collate_ns - slot_ns)
+        made.fetch_ns, made.collate_ns, made.encode_ns = fetcher.fetch_ns, collate_ns, encode_ns
         made.slowest_ns, made.slowest_index, made.skipped = fetcher.slowest_ns, fetcher.slowest_index, fetcher.skipped
         return made
 

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 SETUP, ORDERS, RETIRE, HELLO, PARCEL, PARCELS, VOID, FAILURE, CAUTION, LEAVING = range(1, 11)
 
 _ORDER = struct.Struct("<QIQIQB")
-_PARCEL = struct.Struct("<BQIIIQQQQQQq")
+_PARCEL = struct.Struct("<BQIIIQQQQQQqQQQ")
 _VOID = struct.Struct("<BQ")
 
 
@@ -58,6 +58,12 @@ class Parcel:
     nbytes: int
     slowest_ns: int
     slowest_index: int
+    slot_ns: int = 0
+    """Making a slot, which is neither fetching nor collating."""
+    cpu_ns: int = 0
+    """Cores were used, since the parcel before that told of it."""
+    delay_ns: int = 0
+    """And for so long the worker could have run, and got no core."""
     attachment: Attachment | None = None
     spec: BatchSpec | None = None
     """The layout that ``spec_id`` named when the parcel came. Not sent."""
@@ -130,7 +136,7 @@ def write_parcel(parcel: Parcel) -> bytes:
     p = parcel
     head = _PARCEL.pack(
         PARCEL, p.seq, p.slot, p.spec_id, p.rows, p.fetch_ns, p.collate_ns, p.encode_ns,
-        p.order_wait_ns, p.nbytes, p.slowest_ns, p.slowest_index,
+        p.order_wait_ns, p.nbytes, p.slowest_ns, p.slowest_index, p.slot_ns, p.cpu_ns, p.delay_ns,
     )  # fmt: skip
     if p.attachment is None:
         return head

@@ -52,9 +52,12 @@ class Pool:
         config = recipe.config
         most_slots = slots_allowed(config.worker_count)
         self.closing = False
+        self.looks = config.measures
         self.sample_count = 0
         self.before_waiting: Callable[[], None] | None = None
         """Called by `take` before it waits: whoever copies from slots is to let go of those that it is done with."""
+        self.heard: Callable[[int, str], object] = lambda _worker, _what: None
+        """Called with a worker's number and what became of it, by the threads that serve workers."""
         self._recipe = recipe
         self._config = config
         self._launcher = Launcher(config, engine, config.max_batch_nbytes or memory_budget // 4)
@@ -291,6 +294,7 @@ class Pool:
     def _succession(self, line: Line, death: Death) -> float | None:
         if self.closing or self._fatal is not None:
             return None
+        self.heard(line.number, death.how)
         if line.policy.state is State.GIVEN_UP:
             stack = f". Its last stack:\n{death.stack}" if death.stack else ""
             births = line.policy.births
@@ -341,6 +345,7 @@ class Pool:
             )
             return
         line.greet()
+        self.heard(line.number, f"{line.name} has built its dataset, in process {hello.pid}")
 
     def _leaves(self, line: Line, leaving: Leaving) -> None:
         most = self._config.max_worker_nbytes or 0

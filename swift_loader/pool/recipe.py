@@ -27,7 +27,9 @@ class Recipe:
 
     def for_worker(self) -> Self:
         """Without what only the trainer needs, which may not be able to travel."""
+        measures = self.config.measures
         config = dataclasses.replace(self.config, batch_decoder=None, log=None, benchmark_file=None, trace_file=None)
+        config = dataclasses.replace(config, benchmark=measures)
         return dataclasses.replace(self, config=config)
 
     def with_dataset(self) -> Self:

@@ -176,7 +176,7 @@ class Telecom:
                 # Its sentinel tells what that means; until then there is nothing to read here.
                 self._unregister(channel.fileno())
                 return False
-            self._pool.received(line, datagram, fds, perf_counter_ns())
+            self._pool.received(line, datagram, fds, perf_counter_ns() if self._pool.looks else 0)
         return True
 
     def _bury(self, line: Line) -> None:

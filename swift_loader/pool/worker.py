@@ -20,9 +20,11 @@ from dataclasses import dataclass
 from time import perf_counter_ns
 
 from swift_loader.batch.layout import BatchSpec
+from swift_loader.batch.rowcode import NEVER
 from swift_loader.errors import FailureReport
 from swift_loader.pool import faultpoints, guard, messages
 from swift_loader.pool.channel import SocketChannel
+from swift_loader.pool.clocks import Clocks
 from swift_loader.pool.control import BUILDS, SENDS, WAITS, Control
 from swift_loader.pool.fetch import MakeFailed, TakenBack, Wanted
 from swift_loader.pool.info import WorkerInfo, set_worker_info
@@ -128,6 +130,7 @@ class Worker:
         self._cell = control.cell(setup.worker)
         self._max_batch_nbytes = setup.max_batch_nbytes
         self._maker = maker
+        self._clocks = Clocks() if maker.measures else None
         self._looks_ahead = maker.looks_ahead
         self._may_wait = maker.is_plain
         self._careful: set[int] = set()
@@ -142,17 +145,20 @@ class Worker:
     def close(self) -> None:
         """Ends the fetching threads."""
         self._maker.close()
+        if self._clocks is not None:
+            self._clocks.close()
 
     def loop(self, scale: Scale) -> None:
         """Until the consumer retires this worker or goes, or the worker has grown too large."""
         while True:
-            begun = perf_counter_ns()
+            looks = self._clocks is not None or scale.due_ns != NEVER
+            begun = perf_counter_ns() if looks else 0
             while not self._orders:
                 self._outbox.flush()
                 self._cell.enter(WAITS)
                 if not self._receive():
                     return
-            order_wait_ns = perf_counter_ns() - begun
+            order_wait_ns = perf_counter_ns() - begun if looks else 0
             if self._looks_ahead and self._channel.has_message() and not self._receive():
                 return
             self._make(self._orders.popleft(), order_wait_ns)
@@ -226,8 +232,10 @@ class Worker:
         spec_id, is_new = self._spec_id(made.spec)
         parcel = Parcel(
             order.seq, order.slot, spec_id, made.rows, made.fetch_ns, made.collate_ns, made.encode_ns,
-            order_wait_ns, made.nbytes, made.slowest_ns, made.slowest_index,
+            order_wait_ns, made.nbytes, made.slowest_ns, made.slowest_index, made.slot_ns,
         )  # fmt: skip
+        if self._clocks is not None:
+            parcel.cpu_ns, parcel.delay_ns = self._clocks.since(made.fetch_ns + made.collate_ns + made.encode_ns)
         if is_new or made.stream is not None or made.spans or berth.made is not None or made.skipped:
             skipped = [(index, report.describe()[:_REASON_LENGTH]) for index, report in made.skipped]
             new_spec = made.spec if is_new else None
@@ -257,7 +265,7 @@ class Worker:
 class _SlotBerth:
     """The slot of one order, as the maker sees it."""
 
-    __slots__ = ("_order", "_worker", "careful", "following", "made", "wanted")
+    __slots__ = ("_order", "_worker", "careful", "following", "made", "slot_ns", "wanted")
 
     def __init__(self, worker: Worker, order: Order) -> None:
         self._worker = worker
@@ -267,6 +275,7 @@ class _SlotBerth:
         self.following = worker._step_after(order) if worker._looks_ahead and not self.careful else None
         self.made: Slot | None = None
         """The slot that had to be made for this order."""
+        self.slot_ns = 0
 
     def forget(self) -> None:
         """The consumer will not hear of the slot that was made for this order."""
@@ -280,6 +289,7 @@ class _SlotBerth:
         if slot is not None and slot.nbytes >= nbytes:
             return slot
         refuse_too_large(nbytes, worker._max_batch_nbytes)
+        begun = perf_counter_ns()
         larger = Slot.create(max(nbytes, min(self._order.room, worker._max_batch_nbytes)))
         larger.mapping.madvise(mmap.MADV_DONTFORK)
         if slot is not None and keep:
@@ -287,4 +297,5 @@ class _SlotBerth:
         if self.made is not None:
             self.made.close()
         worker._slots[number] = self.made = larger
+        self.slot_ns += perf_counter_ns() - begun
         return larger

@@ -28,7 +28,7 @@ class BatchRecord(NamedTuple):
     merge_ns: int
     """The finished batch waited for its turn."""
     land_ns: int
-    """Decoding, and the way to the device."""
+    """The consumer's thread decoded the batch and moved it, or took it from the thread that does so ahead."""
     wait_ns: int
     """The consumer starved: it asked, and the batch was not there."""
     busy_ns: int
@@ -37,3 +37,13 @@ class BatchRecord(NamedTuple):
     """The batch's slowest sample took this long to fetch."""
     slowest_index: int
     """And this is which it was; -1 where samples were not timed one by one."""
+    slot_wait_ns: int = 0
+    """The worker waited for memory: no slot was free, or one had to be made. Not part of ``order_wait_ns``."""
+    decode_ns: int = 0
+    """Tensors and objects were made of what lies in the slot."""
+    transfer_ns: int = 0
+    """The way to the device: by the device's own clock where it has one, else what it took the host."""
+    cpu_ns: int = 0
+    """The worker used a core. Quick batches are looked at several together: the last of them has it all."""
+    delay_ns: int = 0
+    """In that time it could have run and was given no core. Noted as ``cpu_ns`` is."""

@@ -1,62 +1,48 @@
-"""Gathers the records of one consumer's batches: sums for `statistics()`, JSON lines for who wants to look closer.
+"""Gathers the records of one consumer's batches: sums for `statistics()`, a summary of each epoch, lines for a file.
 
-Taking a record is an append to a list. All else happens every `_FLUSH_AT` records and at an epoch's end, so that
-neither memory nor the time of a single batch grows with the length of a run. Knows nothing of where the times come
-from.
+Taking a record is an append to a list. All else happens every `_FLUSH_AT` records, once a second, and at an epoch's
+end, so that neither memory nor the time of a single batch grows with the length of a run. Where there is a file, a
+thread sees to the second even when no batch comes, and what is left is written when the loader is forgotten or the
+interpreter ends: only a process that is killed loses lines, and of those no more than a second's. Knows nothing of
+where the times come from.
 """
 
 from __future__ import annotations
 
 import json
-from typing import Any
+import os
+import threading
+import weakref
+from collections.abc import Callable
+from typing import Any, NamedTuple
 
 from swift_loader.telemetry.log import Log
 from swift_loader.telemetry.outfile import OutFile
 from swift_loader.telemetry.record import BatchRecord
+from swift_loader.telemetry.summary import PERCENTILES, TASKS, Spread, Summary, Tally
 
 #: Small enough that writing that many lines takes a millisecond, large enough that nobody notices the turn.
 _FLUSH_AT = 512
+_FLUSH_EVERY_S = 1.0
+#: Some three million batches. Two files that were full before are kept beside it.
+_MOST_NBYTES = 1 << 30
 
 _NS = 1e9
 
 #: All fields are whole numbers, so one template writes a line; ten times faster than json.dumps.
 _BATCH_LINE = '{"kind": "batch", "consumer": %d, ' + ", ".join(f'"{name}": %d' for name in BatchRecord._fields) + "}\n"
 
-#: The document's names of the quantities, for the summary.
-_TASKS = {
-    "collect batch data": "fetch_ns",
-    "collate batch data": "collate_ns",
-    "serialize batch data": "encode_ns",
-    "wait for an order": "order_wait_ns",
-    "wait to be merged": "merge_ns",
-    "transfer to device": "land_ns",
-    "consumer waits for data": "wait_ns",
-    "consumer works": "busy_ns",
-}
 
+class Late(NamedTuple):
+    """A record whose transfer a device measures by its own clock: known only when the copy is done."""
 
-class _Sums:
-    """The sums and maxima of many records."""
+    record: BatchRecord
+    elapsed_ns: Callable[[], int | None]
 
-    def __init__(self) -> None:
-        self.batches = 0
-        self.total: dict[str, int] = dict.fromkeys(BatchRecord._fields, 0)
-        self.most: dict[str, int] = dict.fromkeys(BatchRecord._fields, 0)
-        self.workers: set[int] = set()
-        self.slowest = (0, -1)
-
-    def add(self, records: list[BatchRecord]) -> None:
-        columns = dict(zip(BatchRecord._fields, zip(*records, strict=True), strict=True))
-        self.batches += len(records)
-        for name, column in columns.items():
-            self.total[name] += sum(column)
-            self.most[name] = max(self.most[name], *column)
-        self.workers.update(columns["worker"])
-        slowest = max(zip(columns["slowest_ns"], columns["slowest_index"], strict=True))
-        self.slowest = max(self.slowest, slowest)
-
-    def seconds(self, name: str) -> float:
-        return self.total[name] / _NS
+    def known(self) -> BatchRecord:
+        """The record, with the device's time if that is known by now, else with the host's."""
+        elapsed_ns = self.elapsed_ns()
+        return self.record if elapsed_ns is None else self.record._replace(transfer_ns=elapsed_ns)
 
 
 class Recorder:
@@ -64,7 +50,8 @@ class Recorder:
 
     Args:
         consumer: Whose batches these are.
-        path: A file that gets a line per batch and a line per epoch. Its folder is made.
+        path: A file that gets a line per batch and a line per epoch. Its folder is made. A full one (1 GB) is put
+            aside, and two of these are kept.
         log: Gets the line per epoch where there is no ``path``. (A line per batch would drown all else.)
 
     Example:
@@ -74,30 +61,39 @@ class Recorder:
     """
 
     def __init__(self, consumer: int, path: str | None, log: Log | None) -> None:
-        self._consumer = consumer
         self._log = log
-        self._file = None if path is None else OutFile(path, "benchmark_file")
-        self._run = _Sums()
-        self._epoch = _Sums()
-        self._epoch_number = 0
-        self._pending: list[BatchRecord] = []
+        self._book = _Book(consumer, None if path is None else OutFile(path, "benchmark_file", _MOST_NBYTES))
+        self._pending = self._book.pending
+        self._finalizer = weakref.finalize(self, _Book.close, self._book)
 
-    def batch(self, record: BatchRecord) -> None:
+    def batch(self, record: BatchRecord | Late) -> None:
         """Notes one batch, in the order in which they are handed out."""
         self._pending.append(record)
         if len(self._pending) >= _FLUSH_AT:
-            self._flush()
+            self._book.flush()
+        elif self._book.writer is None and self._book.file is not None:
+            self._book.begin_to_write()
 
-    def epoch(self, epoch: int) -> None:
-        """Writes what is known of ``epoch``, whose batches were all noted (or that was left early)."""
-        self._epoch_number = epoch
-        self._flush()
-        line = json.dumps(self._summary(epoch))
-        if self._file is not None:
-            self._file.write(line + "\n")
+    def epoch(self, epoch: int, facts: dict[str, Any] | None = None) -> Summary:
+        """Sums up and writes what is known of ``epoch``, whose batches were all noted (or that was left early).
+
+        Args:
+            epoch: Its number.
+            facts: What else its line should say.
+        """
+        book = self._book
+        summary = book.end_epoch(epoch)
+        line = json.dumps(line_of(book.consumer, epoch, summary) | (facts or {}))
+        if book.file is not None:
+            book.file.write(line + "\n")
         elif self._log is not None:
             self._log.info(line)
-        self._epoch = _Sums()
+        return summary
+
+    def summary(self) -> tuple[int, Summary]:
+        """The epoch that goes on, so far: its number, and what is known of it."""
+        self._book.flush()
+        return self._book.epoch_number, self._book.epoch.summary()
 
     def statistics(self) -> dict[str, float]:
         """Sums since the start, under flat names.
@@ -106,65 +102,139 @@ class Recorder:
         (so data waited for it); ``merge_s`` is how long finished batches lay ready, ``order_wait_s`` how long workers
         had nothing to do.
         """
-        self._flush()
-        run = self._run
-        times = {name.removesuffix("_ns") + "_s": run.seconds(name) for name in _TASKS.values()}
+        self._book.flush()
+        run = self._book.whole_run()
+        fields = [*TASKS.values(), "land_ns", "cpu_ns", "delay_ns"]
+        times = {name.removesuffix("_ns") + "_s": run.total(name) / _NS for name in fields}
+        index, slowest_s = next(iter(run.summary().slowest), (-1, 0.0))
         return {
-            "epoch": float(self._epoch_number),
+            "epoch": float(self._book.epoch_number),
             "batches": float(run.batches),
-            "samples": float(run.total["rows"]),
-            "bytes": float(run.total["nbytes"]),
+            "samples": run.total("rows"),
+            "bytes": run.total("nbytes"),
             **times,
-            "slowest_sample_s": run.slowest[0] / _NS,
-            "slowest_sample_index": float(run.slowest[1]),
+            "slowest_sample_s": slowest_s,
+            "slowest_sample_index": float(index),
         }
 
     def close(self) -> None:
         """Writes what is left and lets go of the file; may be called twice."""
-        self._flush()
-        if self._file is not None:
-            self._file.close()
+        self._book.close()
 
     def __repr__(self) -> str:
-        to = self._file.path if self._file is not None else "log" if self._log is not None else "nowhere"
-        return f"Recorder(consumer={self._consumer}, batches={self._run.batches + len(self._pending)}, to={str(to)!r})"
+        book = self._book
+        to = book.file.path if book.file is not None else "log" if self._log is not None else "nowhere"
+        return f"Recorder(consumer={book.consumer}, batches={book.batches}, to={str(to)!r})"
 
-    def _flush(self) -> None:
-        records, self._pending = self._pending, []
-        if not records:
+
+class _Book:
+    """What a recorder has noted. Outlives it, so that what was noted last can still be written."""
+
+    def __init__(self, consumer: int, file: OutFile | None) -> None:
+        self.consumer = consumer
+        self.file = file
+        self.pending: list[BatchRecord | Late] = []
+        """Added to by the consumer's thread, without a lock; taken from its begin by who holds the lock."""
+        self.epoch_number = 0
+        self.epoch = Tally()
+        self.writer: threading.Thread | None = None
+        """Writes once a second, from the first batch on."""
+        self._is_over = threading.Event()
+        self._run = Tally()
+        """All epochs before."""
+        self._pid = os.getpid()
+        self._lock = threading.RLock()  # reentrant for a signal handler that looks at statistics
+
+    @property
+    def batches(self) -> int:
+        return self._run.batches + self.epoch.batches + len(self.pending)
+
+    def begin_to_write(self) -> None:
+        name = f"swift-recorder-c{self.consumer}"
+        self.writer = threading.Thread(target=self._write_on, name=name, daemon=True)
+        if not self._is_over.is_set():
+            self.writer.start()
+
+    def _write_on(self) -> None:
+        while not self._is_over.wait(_FLUSH_EVERY_S):
+            self.flush()
+
+    def flush(self) -> None:
+        """Counts and writes what is pending."""
+        if self._lock._is_owned():  # type: ignore[attr-defined] # by this very thread, which a signal has interrupted
             return
-        self._epoch_number = records[-1].epoch
-        self._run.add(records)
-        self._epoch.add(records)
-        if self._file is not None:
-            self._file.write("".join([_BATCH_LINE % (self._consumer, *record) for record in records]))
+        with self._lock:
+            taken = self.pending[:]
+            del self.pending[: len(taken)]
+            if not taken:
+                return
+            records = [one.known() if isinstance(one, Late) else one for one in taken]
+            self.epoch_number = records[-1].epoch
+            self.epoch.add(records)
+            if self.file is not None:
+                self.file.write("".join([_BATCH_LINE % (self.consumer, *record) for record in records]))
 
-    def _summary(self, epoch: int) -> dict[str, Any]:
-        sums = self._epoch
-        made_s = sum(sums.seconds(name) for name in ("fetch_ns", "collate_ns", "encode_ns"))
-        passed_s = sums.seconds("wait_ns") + sums.seconds("busy_ns")
-        return {
-            "kind": "epoch",
-            "consumer": self._consumer,
-            "epoch": epoch,
-            "batches": sums.batches,
-            "samples": sums.total["rows"],
-            "bytes": sums.total["nbytes"],
-            "seconds": round(passed_s, 6),
-            **{task: _spread(sums, name) for task, name in _TASKS.items()},
-            # What the workers can make, and what the consumer did take: the smaller one says who is waited for.
-            "injection": _rate(sums.batches * len(sums.workers), made_s),
-            "consumption": _rate(sums.batches, passed_s),
-            "slowest sample": {"index": sums.slowest[1], "ms": round(sums.slowest[0] / 1e6, 3)},
-        }
+    def end_epoch(self, epoch: int) -> Summary:
+        self.flush()
+        with self._lock:
+            summary = self.epoch.summary()
+            self._run.absorb(self.epoch)
+            self.epoch, self.epoch_number = Tally(), epoch
+            return summary
+
+    def whole_run(self) -> Tally:
+        whole = Tally()
+        with self._lock:
+            whole.absorb(self._run)
+            whole.absorb(self.epoch)
+        return whole
+
+    def close(self) -> None:
+        """Writes what is left. Not in a forked child, whose copy of it is not its own to write."""
+        if os.getpid() != self._pid:
+            return
+        self._is_over.set()
+        writer = self.writer
+        if writer is not None and writer.is_alive() and writer is not threading.current_thread():
+            writer.join(_FLUSH_EVERY_S)
+        self.flush()
+        if self.file is not None:
+            self.file.close()
 
 
-def _spread(sums: _Sums, name: str) -> dict[str, float]:
-    mean_ns = sums.total[name] / sums.batches if sums.batches else 0.0
+def line_of(consumer: int, epoch: int, summary: Summary) -> dict[str, Any]:
+    """An epoch's line, as it is written: the document's names, and more."""
+    made_s, passed_s = summary.made_s, summary.seconds
+    index, slowest_s = next(iter(summary.slowest), (-1, 0.0))
     return {
-        "total_s": round(sums.seconds(name), 6),
-        "mean_ms": round(mean_ns / 1e6, 6),
-        "max_ms": round(sums.most[name] / 1e6, 6),
+        "kind": "epoch",
+        "consumer": consumer,
+        "epoch": epoch,
+        "batches": summary.batches,
+        "samples": summary.samples,
+        "bytes": summary.nbytes,
+        "seconds": round(passed_s, 6),
+        "starved share": round(summary.starved_share, 6),
+        **{task: _told(spread) for task, spread in summary.spreads.items()},
+        # What the workers can make, and what the consumer did take: the smaller one says who is waited for.
+        "injection": _rate(summary.batches * len(summary.workers), made_s),
+        "consumption": _rate(summary.batches, passed_s),
+        "workers": [
+            {"worker": one.number, "batches": one.batches, "busy share": round(one.busy_share, 4)}
+            for one in summary.workers
+        ],
+        "slowest sample": {"index": index, "ms": round(slowest_s * 1e3, 3)},
+        "slowest samples": [{"index": one, "ms": round(took_s * 1e3, 3)} for one, took_s in summary.slowest],
+    }
+
+
+def _told(spread: Spread) -> dict[str, float]:
+    percentiles = zip(PERCENTILES, spread.percentiles_s, strict=True)
+    return {
+        "total_s": round(spread.total_s, 6),
+        "mean_ms": round(spread.mean_s * 1e3, 6),
+        **{f"p{percent}_ms": round(seconds * 1e3, 6) for percent, seconds in percentiles},
+        "max_ms": round(spread.max_s * 1e3, 6),
     }
 
 

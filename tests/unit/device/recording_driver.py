@@ -106,6 +106,9 @@ class RecordingDriver:
         with self.guard:
             return Event(self, stream)
 
+    def timer(self, stream):
+        """It has no clock of its own."""
+
     def wait(self, stream, event):
         self.give(stream, event.synchronize)
 

@@ -44,6 +44,7 @@ class Berth:
         self.wanted = Wanted(self.word, 1)
         self.following = None
         self.careful = False
+        self.slot_ns = 0
         self.made = 0
 
     def room(self, nbytes, keep=0):

@@ -2,36 +2,17 @@
 
 from __future__ import annotations
 
+import gc
 import json
+import os
 import sys
 from pathlib import Path
 
 import pytest
 
-from swift_loader.telemetry import BatchRecord, Log, Recorder
-
-MS = 1_000_000
-
-
-def a_record(step: int = 0, **changes: int) -> BatchRecord:
-    record = BatchRecord(
-        epoch=0,
-        step=step,
-        worker=step % 2,
-        rows=32,
-        nbytes=1000,
-        fetch_ns=4 * MS,
-        collate_ns=1 * MS,
-        encode_ns=0,
-        order_wait_ns=2 * MS,
-        merge_ns=3 * MS,
-        land_ns=1 * MS,
-        wait_ns=5 * MS,
-        busy_ns=15 * MS,
-        slowest_ns=2 * MS,
-        slowest_index=7,
-    )
-    return record._replace(**changes)
+from swift_loader.telemetry import BatchRecord, Late, Log, Recorder
+from tests.unit.telemetry.epochs import MS, a_record
+from tests.watching import until
 
 
 def lines_of(path: Path) -> list[dict[str, object]]:
@@ -85,11 +66,15 @@ def test_the_summary_speaks_the_documents_words(tmp_path: Path):
     summary = lines_of(path)[-1]
     assert summary["epoch"] == 0
     assert summary["batches"] == 11
-    assert summary["collect batch data"] == {"total_s": 0.084, "mean_ms": 7.636364, "max_ms": 44.0}
+    assert summary["collect batch data"] == {
+        "total_s": 0.084, "mean_ms": 7.636364, "p50_ms": pytest.approx(4, rel=0.05), "p95_ms": 44.0, "p99_ms": 44.0,
+        "max_ms": 44.0,
+    }  # fmt: skip
     for task in ("collate batch data", "serialize batch data", "transfer to device", "consumer waits for data"):
-        assert set(summary[task]) == {"total_s", "mean_ms", "max_ms"}
+        assert set(summary[task]) == {"total_s", "mean_ms", "p50_ms", "p95_ms", "p99_ms", "max_ms"}
     assert summary["slowest sample"] == {"index": 99, "ms": 40.0}
-    assert summary["consumption"] == pytest.approx(11 / 0.22)
+    assert summary["consumption"] == pytest.approx(11 / 0.230, rel=1e-4)
+    assert summary["starved share"] == pytest.approx(0.055 / 0.230, rel=1e-4)
     assert summary["injection"] == pytest.approx(11 * 2 / 0.095, rel=1e-3)  # two workers, 95 ms of work
 
 
@@ -148,3 +133,60 @@ def test_the_repr_tells_where_it_goes(tmp_path: Path):
     recorder = Recorder(1, None, None)
     recorder.batch(a_record())
     assert repr(recorder) == "Recorder(consumer=1, batches=1, to='nowhere')"
+
+
+def test_a_device_tells_later_how_long_its_copy_took(tmp_path: Path):
+    path = tmp_path / "benchmark.jsonl"
+    recorder = Recorder(0, str(path), None)
+    asked: list[int] = []
+    recorder.batch(Late(a_record(transfer_ns=5), lambda: asked.append(1) or 7 * MS))
+    recorder.batch(Late(a_record(transfer_ns=5), lambda: None))
+    assert asked == []
+    recorder.close()
+    assert [line["transfer_ns"] for line in lines_of(path)] == [7 * MS, 5]
+    assert recorder.statistics()["transfer_s"] == pytest.approx(0.007, rel=1e-3)
+
+
+def test_lines_are_on_disk_within_a_second_or_so_even_when_no_batch_follows(tmp_path: Path):
+    path = tmp_path / "benchmark.jsonl"
+    recorder = Recorder(0, str(path), None)
+    recorder.batch(a_record())
+    until(path.read_text, "a line")
+    recorder.batch(a_record(1))
+    until(lambda: len(lines_of(path)) == 2, "the second line")
+    recorder.close()
+
+
+def test_a_forgotten_recorder_leaves_no_line_behind_and_no_thread(tmp_path: Path):
+    path = tmp_path / "benchmark.jsonl"
+    recorder = Recorder(0, str(path), None)
+    recorder.batch(a_record())
+    del recorder
+    gc.collect()
+    assert len(lines_of(path)) == 1
+
+
+def test_a_forked_child_does_not_write_its_parents_lines_again(tmp_path: Path):
+    path = tmp_path / "benchmark.jsonl"
+    recorder = Recorder(0, str(path), None)
+    recorder.batch(a_record())
+    child = os.fork()
+    if child == 0:
+        recorder.close()
+        os._exit(0)
+    assert os.waitpid(child, 0)[1] == 0
+    recorder.close()
+    assert len(lines_of(path)) == 1
+
+
+def test_the_file_is_read_in_one_line_and_says_what_each_line_is(tmp_path: Path):
+    path = tmp_path / "benchmark.jsonl"
+    recorder = Recorder(0, str(path), None)
+    for step in range(3):
+        recorder.batch(a_record(step))
+    recorder.epoch(0, {"cores": 2.0})
+    recorder.close()
+    batches = [line for line in lines_of(path) if line["kind"] == "batch"]
+    assert all(type(value) is int for line in batches for name, value in line.items() if name != "kind")
+    assert all(set(line) == {"kind", "consumer", *BatchRecord._fields} for line in batches)
+    assert lines_of(path)[-1]["cores"] == 2.0

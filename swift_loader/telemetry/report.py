@@ -1,0 +1,191 @@
+"""An epoch as a page of at most 80 columns. Pure: figures in, text out."""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+
+from swift_loader.telemetry.account import Account
+from swift_loader.telemetry.summary import PERCENTILES, Spread, WorkerShare
+from swift_loader.telemetry.verdict import counted, percent, verdict
+
+WIDTH = 80
+#: More workers than this are told of by the least, the median and the most busy.
+_MANY_WORKERS = 10
+#: Where a batch spends its time, and the headings of these parts.
+_PARTS = {
+    "worker": (
+        "wait for an order", "wait for a slot", "collect batch data", "collate batch data", "serialize batch data",
+    ),
+    "between": ("wait to be merged",),
+    "consumer": ("decode batch data", "transfer to device", "consumer waits for data", "consumer works"),
+}  # fmt: skip
+#: A space at which no line is broken.
+_BOUND = "\N{NO-BREAK SPACE}"
+_CACHES = {"cache": "cache", "rotation": "rotation"}
+
+
+def report(account: Account) -> str:
+    """The page, without an end of line at its end."""
+    head = [part for line in _head(account) for part in _wrapped(line)]
+    lines = [*head, "", *_times(account), "", *_facts(account), "", *_wrapped(verdict(account))]
+    return "\n".join(lines)
+
+
+def _head(account: Account) -> list[str]:
+    owner, summary = account.owner, account.summary
+    threads = "" if owner.threads == 1 else f" of {owner.threads} threads"
+    made_by = f"{counted(owner.workers, 'worker')}{threads}" if owner.workers else "no workers"
+    whose = f"consumer {owner.consumer} of {owner.consumer_count}"
+    so_far = "" if account.is_whole else " so far"
+    shares = {
+        "waited for data": summary.starved_share,
+        "landed it": summary.land_s / summary.seconds if summary.seconds > 0 else 0.0,
+    }
+    shares["worked"] = max(0.0, 1 - sum(shares.values()))
+    rates = f"{_number(summary.batches_per_s)} batches/s, {_number(summary.samples_per_s)} samples/s"
+    return [
+        f"swift_loader: epoch {account.epoch}{so_far}, {whose}, {made_by}",
+        f"{summary.batches:,} batches of {summary.samples:,} samples in {_seconds(summary.seconds)}: {rates}",
+        f"the {owner.starves} " + ", ".join(f"{what} {percent(share)}" for what, share in shares.items()),
+    ]
+
+
+def _times(account: Account) -> list[str]:
+    names = ["mean", *(f"p{percentile}" for percentile in PERCENTILES), "max"]
+    lines = [f"{'where a batch spent its time':<36}" + "".join(f"{name:>8}" for name in names)]
+    for part, tasks in _PARTS.items():
+        for task in tasks:
+            heading = part if task == tasks[0] else ""
+            spread = account.summary.spreads[task]
+            lines.append(f"  {heading:<9} {task:<24}" + "".join(f"{text:>8}" for text in _cells(spread)))
+    return lines
+
+
+def _cells(spread: Spread) -> list[str]:
+    return [_short(seconds) for seconds in (spread.mean_s, *spread.percentiles_s, spread.max_s)]
+
+
+def _facts(account: Account) -> list[str]:
+    summary = account.summary
+    facts = {"workers busy": _busy(summary.workers)} if account.owner.workers else {}
+    slowest = [f"{index}{_BOUND}({_short(took_s)})".replace(" ", _BOUND) for index, took_s in summary.slowest]
+    if slowest:
+        facts["slowest samples"] = ", ".join(slowest)
+    facts["memory"] = _memory(account)
+    facts |= {name: _reused(account.counted, prefix) for prefix, name in _CACHES.items()}
+    lines: list[str] = []
+    for name, text in facts.items():
+        if text:
+            lines += textwrap.wrap(text, WIDTH, initial_indent=f"{name:<17}", subsequent_indent=" " * 17)
+    return [line.replace(_BOUND, " ") for line in lines]
+
+
+def _busy(workers: Sequence[WorkerShare]) -> str:
+    shares = [worker.busy_share for worker in workers]
+    if not shares:
+        return ""
+    if len(shares) <= _MANY_WORKERS:
+        return ", ".join(percent(share) for share in shares)
+    ordered = sorted(shares)
+    return (
+        f"{percent(ordered[0])} at least, {percent(ordered[len(ordered) // 2])} median, {percent(ordered[-1])} at most"
+    )
+
+
+def _memory(account: Account) -> str:
+    parts = []
+    count = account.counted
+    if "slot_bytes" in count:
+        slots = sum(value for name, value in count.items() if name.startswith("slots_") and name != "slots_lost")
+        parts.append(f"{counted(int(slots), 'slot')} of {_bytes(count['slot_bytes'])} together")
+    own = sorted(account.workers_nbytes)
+    if own:
+        each = _bytes(own[0]) if _bytes(own[0]) == _bytes(own[-1]) else f"{_bytes(own[0])} to {_bytes(own[-1])}"
+        parts.append(f"{counted(len(own), 'worker')} with {each} of {'its' if len(own) == 1 else 'their'} own")
+    return ", ".join(parts)
+
+
+def _reused(count: Mapping[str, float], prefix: str) -> str:
+    if f"{prefix}_hit_rate" not in count:
+        return ""
+    parts = [f"{percent(count[f'{prefix}_hit_rate'])} of samples reused"]
+    names = {"reused": "reused", "made": "made", "evicted": "dropped"}
+    parts += [f"{int(count[f'{prefix}_{key}']):,} {word}" for key, word in names.items() if f"{prefix}_{key}" in count]
+    if f"{prefix}_nbytes" in count:
+        parts.append(f"holds {_bytes(count[f'{prefix}_nbytes'])}")
+    return ", ".join(parts)
+
+
+class Standing(NamedTuple):
+    """What one consumer tells the others of its newest epoch."""
+
+    epoch: int
+    batches: int
+    samples_per_s: float
+    starved_share: float
+    busy_share: float
+    """Of its time it worked."""
+    workers_busy_share: float
+
+
+def rank_table(standings: Sequence[Standing | None]) -> str:
+    """A line per consumer; None where one has not told of itself."""
+    columns = {"consumer": 8, "epoch": 6, "batches": 9, "samples/s": 10, "waited": 8, "worked": 8, "workers busy": 13}
+    lines = [
+        " ".join(f"{name:>{width}}" for name, width in columns.items()),
+        " ".join("-" * width for width in columns.values()),
+    ]
+    for consumer, one in enumerate(standings):
+        if one is None:
+            lines.append(f"{consumer:>8} missing")
+            continue
+        cells = [
+            str(consumer), str(one.epoch), f"{one.batches:,}", _number(one.samples_per_s), percent(one.starved_share),
+            percent(one.busy_share), percent(one.workers_busy_share),
+        ]  # fmt: skip
+        lines.append(" ".join(f"{cell:>{width}}" for cell, width in zip(cells, columns.values(), strict=True)))
+    return "\n".join([*lines, "", *_wrapped(_slowest_of(standings))])
+
+
+def _slowest_of(standings: Sequence[Standing | None]) -> str:
+    known = {consumer: one for consumer, one in enumerate(standings) if one is not None}
+    if not known:
+        return "No consumer has told of an epoch."
+    worst = max(known, key=lambda consumer: known[consumer].starved_share)
+    missing = [str(consumer) for consumer, one in enumerate(standings) if one is None]
+    absent = f" Nothing was heard of {', '.join(missing)}." if missing else ""
+    share = percent(known[worst].starved_share)
+    return f"Consumer {worst} waited most, {share} of its epoch: the slowest one sets the step for all.{absent}"
+
+
+def _wrapped(text: str) -> list[str]:
+    return textwrap.wrap(text, WIDTH)
+
+
+def _number(value: float) -> str:
+    return f"{value:,.0f}" if value >= 100 else f"{value:.1f}"
+
+
+def _seconds(value: float) -> str:
+    return f"{value:,.0f} s" if value >= 100 else f"{value:.2f} s"
+
+
+def _short(seconds: float) -> str:
+    """At most seven characters, which say how many digits are known."""
+    if seconds < 5e-8:
+        return "-"
+    for factor, unit in ((1e6, "us"), (1e3, "ms")):
+        scaled = seconds * factor
+        if scaled < 999.5:
+            return f"{scaled:.1f} {unit}" if scaled < 99.95 else f"{scaled:.0f} {unit}"
+    return f"{seconds:.1f} s" if seconds < 99.95 else f"{seconds:,.0f} s"
+
+
+def _bytes(count: float) -> str:
+    for unit in ("B", "kB", "MB", "GB"):
+        if count < 999.5:
+            return f"{count:.0f} {unit}"
+        count /= 1000
+    return f"{count:.1f} TB"

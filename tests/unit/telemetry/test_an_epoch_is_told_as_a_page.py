@@ -1,0 +1,171 @@
+"""The report fits on 80 columns whatever the figures are, and its verdict says what they mean, and no more."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from swift_loader.telemetry import BatchRecord, Standing, rank_table, report
+from swift_loader.telemetry.verdict import percent, verdict
+from tests.unit.telemetry.epochs import MS, a_record, an_account
+
+
+def epoch(count: int = 100, **changes: int) -> list[BatchRecord]:
+    return [a_record(step, **changes) for step in range(count)]
+
+
+def waiting(workers: int, wait_ms: int, **changes: Any) -> list[BatchRecord]:
+    """Workers that fetch for 40 ms without a core, and a consumer that takes 10 ms for each batch."""
+    nothing = dict.fromkeys(("collate_ns", "order_wait_ns", "slot_wait_ns", "land_ns", "delay_ns"), 0)
+    times = {"fetch_ns": 40 * MS, "cpu_ns": MS, "wait_ns": wait_ms * MS, "busy_ns": 10 * MS}
+    return [a_record(step, **{**nothing, **times, "worker": step % workers, **changes}) for step in range(100)]
+
+
+def test_the_page_tells_throughput_waiting_times_workers_samples_and_memory():
+    counted = {"slots_free": 3, "slots_leased": 1, "slots_lost": 0, "slot_bytes": 4_200_000}
+    text = report(an_account(epoch(), workers_nbytes=(21_000_000, 26_000_000), counted=counted))
+    for part in (
+        "swift_loader: epoch 3, consumer 0 of 1, 2 workers",
+        "100 batches of 3,200 samples in 2.10 s: 47.6 batches/s, 1,524 samples/s",
+        "the consumer waited for data 24 %, landed it 5 %, worked 71 %",
+        "where a batch spent its time            mean     p50     p95     p99     max",
+        "  worker    wait for an order         2.0 ms  2.0 ms  2.0 ms  2.0 ms  2.0 ms",
+        "            serialize batch data           -       -       -       -       -",
+        "            transfer to device        500 us",
+        "workers busy     67 %, 67 %",
+        "slowest samples  7 (2.0 ms)",
+        "memory           4 slots of 4 MB together, 2 workers with 21 MB to 26 MB of their own",
+    ):
+        assert " ".join(part.split()) in " ".join(text.split())
+
+
+def test_an_epoch_that_goes_on_is_told_so_far():
+    assert "epoch 3 so far, consumer 0 of 1, no workers" in report(an_account(epoch(), workers=0, is_whole=False))
+
+
+def test_many_workers_are_told_of_in_one_line():
+    records = [a_record(step, worker=step % 40, order_wait_ns=step % 40 * MS) for step in range(400)]
+    assert "11 % at least, 20 % median, 91 % at most" in report(an_account(records, workers=40))
+
+
+def test_caches_are_told_of_where_there_are_any():
+    counted = {
+        "cache_made": 20.0, "cache_reused": 80.0, "cache_evicted": 3.0, "cache_nbytes": 5e9, "cache_hit_rate": 0.8,
+        "rotation_made": 10.0, "rotation_reused": 30.0, "rotation_hit_rate": 0.75,
+    }  # fmt: skip
+    text = report(an_account(epoch(), counted=counted))
+    assert "cache            80 % of samples reused, 80 reused, 20 made, 3 dropped, holds" in text
+    assert "rotation         75 % of samples reused, 30 reused, 10 made" in text
+    assert "cache " not in report(an_account(epoch()))
+
+
+def test_the_verdict_predicts_what_more_workers_bring():
+    """Four batches in 40 ms: of these the consumer is busy for 25 ms and waits for 15."""
+    records = [
+        a._replace(wait_ns=wait, busy_ns=25 * MS) for a, wait in zip(waiting(1, 15), [15 * MS] * 100, strict=True)
+    ]
+    assert verdict(an_account(records, workers=1, starves="GPU")) == (
+        "The GPU waited 38 % of the epoch. Fetching takes 100 % of a worker's time. With 2 workers instead of 1 the "
+        "wait should fall to about 1 %."
+    )
+
+
+def test_the_verdict_says_how_little_is_left_where_cores_run_out():
+    records = [a._replace(cpu_ns=40 * MS) for a in waiting(2, 30)]
+    text = verdict(an_account(records, cores=3.0))
+    assert "With 3 workers instead of 2 the wait should fall to about 25 %: then all of the 3 cores are busy;" in text
+    assert verdict(an_account(records, cores=2.0)).endswith(
+        "More workers would bring nothing: all of the 2 cores are busy; cheaper samples or more cores would help."
+    )
+
+
+def test_the_verdict_names_others_that_hold_the_cores():
+    records = [a._replace(cpu_ns=20 * MS, delay_ns=20 * MS) for a in waiting(2, 30)]
+    text = verdict(an_account(records, cores=2.0, others_s=4.0))
+    assert "other processes held 1.0 of the 2 cores." in text
+
+
+def test_where_nothing_starves_the_verdict_says_what_may_be_saved():
+    records = waiting(8, 0, order_wait_ns=40 * MS)
+    text = verdict(an_account(records, workers=8))
+    assert text == (
+        "The consumer waited 0.0 % of the epoch: nothing starves. 4 workers instead of 8 should do, with 1 % of "
+        "waiting."
+    )
+    assert verdict(an_account(waiting(4, 0), workers=4)).endswith("nothing starves. All 4 workers are needed.")
+    assert verdict(an_account(waiting(1, 0), workers=1)).endswith("nothing starves.")
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({"slot_wait_ns": 20 * MS}, "Workers waited 33 % of their time for memory: keep fewer batches, or raise"),
+        ({"order_wait_ns": 40 * MS}, "had nothing to do for 50 % of theirs: the limit lies between workers and"),
+    ],
+)
+def test_the_verdict_does_not_ask_for_workers_that_would_not_help(changes: dict[str, int], said: str):
+    text = verdict(an_account(waiting(2, 10, **changes)))
+    assert said in text
+    assert "instead of" not in text
+
+
+def test_stragglers_are_told_apart_from_what_is_slow_for_all():
+    records = waiting(8, 10, order_wait_ns=200 * MS)
+    records[50:53] = [record._replace(fetch_ns=2000 * MS) for record in records[50:53]]
+    assert "slow samples hold up the others; in_order=False" in verdict(an_account(records, workers=8))
+
+
+def test_without_workers_the_first_ones_are_recommended():
+    records = [record._replace(wait_ns=40 * MS) for record in waiting(1, 0)]
+    text = verdict(an_account(records, workers=0))
+    assert text.startswith("The consumer waited 80 % of the epoch.")
+    assert "With 4 workers instead of none the wait should fall to about 1 %." in text
+
+
+def test_few_batches_have_no_verdict():
+    assert verdict(an_account(epoch(9))) == "9 batches are too few for a verdict: it takes 10."
+
+
+@pytest.mark.parametrize(("share", "text"), [(0.0, "0.0 %"), (0.004, "0.4 %"), (0.314, "31 %"), (1.0, "100 %")])
+def test_shares_have_as_many_digits_as_they_deserve(share: float, text: str):
+    assert percent(share) == text
+
+
+huge = st.integers(0, 10**14)
+records = st.lists(
+    st.builds(
+        lambda step, worker, times, sample: a_record(step, worker=worker, slowest_index=sample, **times),
+        st.integers(0, 10**7), st.integers(0, 300), st.fixed_dictionaries(
+            dict.fromkeys(("fetch_ns", "collate_ns", "wait_ns", "busy_ns", "order_wait_ns", "slowest_ns", "merge_ns", "cpu_ns", "slot_wait_ns", "transfer_ns", "rows", "nbytes"), huge)
+        ), st.integers(-1, 10**18),
+    ), min_size=1, max_size=30,
+)  # fmt: skip
+
+
+@given(records, st.integers(0, 300), st.integers(1, 64), st.floats(0.1, 512), st.floats(0, 1e6))
+def test_no_line_is_longer_than_80_columns(some, workers, threads, cores, others):
+    counted = {"slots_free": 4000, "slot_bytes": 1e14, "cache_hit_rate": 0.5, "cache_made": 1e12, "cache_nbytes": 1e15}
+    account = an_account(
+        some, workers=workers, threads=threads, cores=cores, others_s=others, workers_nbytes=(1, 10**12) * 100,
+        counted=counted, starves="GPU",
+    )  # fmt: skip
+    text = report(account)
+    assert max(map(len, text.splitlines())) <= 80
+    assert "\N{NO-BREAK SPACE}" not in text
+    assert not any(word in text for word in ("nan", "inf ", "None"))
+
+
+def test_the_table_of_ranks_names_the_one_that_sets_the_step():
+    rows = [Standing(5, 1200, 22_080.4, 0.02, 0.97, 0.5), None, Standing(5, 1200, 9.5, 0.314, 0.6, 1.0)]
+    lines = rank_table(rows).splitlines()
+    assert lines[2].split() == ["0", "5", "1,200", "22,080", "2", "%", "97", "%", "50", "%"]
+    assert lines[3].split() == ["1", "missing"]
+    assert lines[4].split() == ["2", "5", "1,200", "9.5", "31", "%", "60", "%", "100", "%"]
+    assert " ".join(lines[6:]) == (
+        "Consumer 2 waited most, 31 % of its epoch: the slowest one sets the step for all. Nothing was heard of 1."
+    )
+    assert max(map(len, lines)) <= 80
+    assert rank_table([None, None]).endswith("No consumer has told of an epoch.")
