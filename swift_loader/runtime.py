@@ -23,10 +23,11 @@ from weakref import WeakSet
 from swift_loader import ranks
 from swift_loader.device.landing import Landing
 from swift_loader.device.stage import Cargo, Stage, StageAhead
-from swift_loader.errors import ConfigError, DataError, SwiftLoaderError
+from swift_loader.errors import ConfigError, DataError, LayoutError, PoisonedTicket, SwiftLoaderError
 from swift_loader.plan.plan import EpochPlan, Plan
 from swift_loader.pool.dispatch import Delivery, Failed, Full
-from swift_loader.pool.failures import place_of
+from swift_loader.pool.failures import place_of, with_command
+from swift_loader.pool.flight import FlightRecorder
 from swift_loader.pool.inline import HeapMemory, InlinePool
 from swift_loader.pool.recipe import Recipe
 from swift_loader.position import Position, Setting, State
@@ -93,6 +94,7 @@ class Runtime:
         self._recipe = recipe
         self._stage = stage
         self._witness = Witness(recipe)
+        self.flight = FlightRecorder(recipe)
         self._landing: Landing[Delivery] | None = None
         self._agreement: ranks.Agreement | None = None
         if config.worker_count == 0:
@@ -110,7 +112,10 @@ class Runtime:
         _running.add(self)
 
     def open(self, ordinal: str) -> None:
-        self.plan = self._pool.open()
+        try:
+            self.plan = self._pool.open()
+        except (DataError, LayoutError, PoisonedTicket) as error:  # the first batch, with ``validate``
+            raise self._told(error, 0, 0) from error.__cause__
         config = self._recipe.config
         self._agreement = ranks.Agreement(self.consumer, ordinal, self._pool.broke)
         self._agreement.check(self.plan.fingerprint(), config.consumer_count)
@@ -157,12 +162,13 @@ class Runtime:
             self._is_adrift = not isinstance(error, SwiftLoaderError)  # ours come in place of a batch
             raise
         if isinstance(delivery, Failed):
-            raise self._pool.error_of(delivery)
+            raise self._told(self._pool.error_of(delivery), delivery.ticket.epoch, delivery.ticket.step)
         came = perf_counter_ns()
         try:
             batch = self._land(delivery) if landing is None else landing.hand_out(delivery)
         except DataError as error:  # objects that could not be unpickled
-            raise DataError(f"{error} ({place_of(delivery, self.consumer)})") from error.__cause__
+            unreadable = DataError(f"{error} ({place_of(delivery, self.consumer)})")
+            raise self._told(unreadable, delivery.ticket.epoch, delivery.ticket.step) from error.__cause__
         ticket, parcel = delivery.ticket, delivery.parcel
         self._taken = (ticket.epoch, ticket.step, parcel.rows)
         if parcel.attachment is not None and parcel.attachment.skipped:
@@ -170,6 +176,9 @@ class Runtime:
         if self._witness.looks:
             self._witness.note(delivery, Moments(delivery.came_ns, asked, came, perf_counter_ns()), busy_ns)
         return batch
+
+    def _told(self, error: SwiftLoaderError, epoch: int, step: int) -> SwiftLoaderError:
+        return with_command(error, self.flight.command(epoch, step))
 
     def _count_skipped(self, skipped: list[tuple[int, str]]) -> None:
         """Counts what was left out of batches that are handed out, so that the count does not depend on chance."""
@@ -252,7 +261,7 @@ class Runtime:
     def _land(self, delivery: Full) -> Any:
         hold = self._pool.hold(delivery.parcel)
         try:
-            return self._stage.land(_cargo_of(delivery.parcel, hold))
+            return self._stage.land(cargo_of(delivery.parcel, hold))
         finally:
             hold.landed()
 
@@ -287,10 +296,10 @@ class _Dock:
         if isinstance(delivery, Failed):
             return None
         hold = self._hold(delivery.parcel)
-        return _cargo_of(delivery.parcel, hold), hold.landed
+        return cargo_of(delivery.parcel, hold), hold.landed
 
 
-def _cargo_of(parcel: Parcel, hold: Lease | HeapMemory) -> Cargo:
+def cargo_of(parcel: Parcel, hold: Lease | HeapMemory) -> Cargo:
     attached = parcel.attachment
     assert parcel.spec is not None
     stream, spans = (None, []) if attached is None else (attached.stream, attached.spans)
@@ -302,6 +311,21 @@ def _cargo_of(parcel: Parcel, hold: Lease | HeapMemory) -> Cargo:
 def settings_of(plan: Plan, config: LoaderConfig) -> dict[str, Setting]:
     """All that decides which batches there are, by the names of the public settings."""
     return {**plan.fingerprint(), "random_per": config.random_per}
+
+
+def refuse_other_settings(loaded: State, config: LoaderConfig, seed: int) -> None:
+    """Compares all but the length of the dataset, which is known when it was built: in `start`."""
+    if not loaded.settings:
+        return
+    count = loaded.settings.get("len(dataset)", 1)
+    plan = Recipe(None, {}, None, config, seed if loaded.seed is None else loaded.seed, 0).plan(int(count))
+    loaded.refuse_other(settings_of(plan, config))
+    if loaded.settings.get("nb_consumer") != config.consumer_count and config.random_per == "batch":
+        warnings.warn(
+            f"the state is of {loaded.settings.get('nb_consumer')} consumers and goes on with "
+            f"{config.consumer_count}: the same samples, but other random numbers. random_per='sample' keeps them",
+            stacklevel=3,
+        )
 
 
 def _pool_of_workers(recipe: Recipe) -> Pool:

@@ -66,6 +66,9 @@ class InlinePool:
         self._made: Made | None = None
         self._closed = False
         self._fatal: BaseException | None = None
+        self.keeps_raised = False
+        self.raised: BaseException | None = None
+        """With ``keeps_raised``: what the dataset has raised, with its traceback, when a batch could not be made."""
 
     def open(self) -> Plan:
         """Builds the dataset; gives back the plan."""
@@ -94,8 +97,10 @@ class InlinePool:
         try:
             made = self._as_worker(lambda: self._make(ticket, berth))
         except MakeFailed as failed:
+            self.raised = (failed.__cause__ or failed) if self.keeps_raised else None
             return Failed(ticket, failed.report, self._line)
         except Exception as error:  # noqa: BLE001 - user code outside of fetching: a set_epoch, a plan
+            self.raised = error if self.keeps_raised else None
             return Failed(ticket, FailureReport.of(error, "make the batch"), self._line)
         skipped = [(index, report.describe()) for index, report in made.skipped]
         parcel = Parcel(
