@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from typing import Any, Self
 
+from swift_loader.device.stage import Cargo
 from swift_loader.errors import ConfigError
 from swift_loader.plan.plan import Plan
 from swift_loader.pool.dispatch import Failed
@@ -16,7 +17,6 @@ from swift_loader.pool.flight import for_one_process
 from swift_loader.pool.inline import InlinePool
 from swift_loader.pool.recipe import Recipe
 from swift_loader.position import Position
-from swift_loader.runtime import cargo_of
 
 
 class Replay:
@@ -67,8 +67,11 @@ class Replay:
             error, raised = self._pool.error_of(delivery), self._pool.raised
             self._pool.raised = None
             raise error from raised
-        hold = self._pool.hold(delivery.parcel)
-        return self._stage.land(cargo_of(delivery.parcel, hold))
+        parcel, hold = delivery.parcel, self._pool.hold(delivery.parcel)
+        assert parcel.spec is not None
+        assert parcel.attachment is not None
+        stream, spans = parcel.attachment.stream, parcel.attachment.spans
+        return self._stage.land(Cargo(parcel.spec, parcel.rows, hold.memory, hold.views, stream, spans, hold.array))
 
 
 def _whole(name: str, value: Any) -> int:

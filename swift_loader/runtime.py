@@ -32,6 +32,7 @@ from swift_loader.pool.inline import HeapMemory, InlinePool
 from swift_loader.pool.recipe import Recipe
 from swift_loader.position import Position, Setting, State
 from swift_loader.telemetry import Moments
+from swift_loader.telemetry.ranges import profiled
 from swift_loader.witness import Witness
 
 if TYPE_CHECKING:
@@ -100,12 +101,15 @@ class Runtime:
         if config.worker_count == 0:
             self._pool: Pool | InlinePool = InlinePool(recipe)
         else:
-            self._pool = _pool_of_workers(recipe)
-            self._pool.before_waiting = stage.settle
+            self._pool = pool = _pool_of_workers(recipe)
+            pool.before_waiting = stage.settle
             if isinstance(stage, StageAhead):
-                self._landing = Landing(stage, _Dock(self._pool), f"swift-landing-c{recipe.consumer}")
+                self._landing = Landing(stage, _Dock(pool), f"swift-landing-c{recipe.consumer}")
         try:
             self._witness.open()
+            self._witness.watch(self._pool.view)
+            if self._landing is not None:
+                self._landing.lane = self._witness.lane_of(self._landing.name)
         except BaseException:
             self.close()
             raise
@@ -135,6 +139,7 @@ class Runtime:
         self.epoch = self.position.epoch
         self._begin_at = Position(self.epoch + 1)
         self._step_count = self.plan.step_count(self.epoch, self.consumer)
+        self._witness.begin_epoch(self.position, self._step_count)
         return self.position.left(self._step_count)
 
     def _go_to(self, position: Position) -> None:
@@ -152,11 +157,15 @@ class Runtime:
     def next_batch(self, busy_ns: int) -> Any:
         """Takes a delivery, lands it and notes what it cost."""
         asked = perf_counter_ns()
+        live = self._witness.live
+        if live is not None:
+            live.asked(asked)
         if self._is_adrift:
             self._go_to(self.position)
         landing = self._landing
         try:
-            delivery = self._pool.take() if landing is None else landing.take()
+            with profiled("wait for data"):
+                delivery = self._pool.take() if landing is None else landing.take()
             self.position.took(delivery.ticket.step, self._step_count)
         except BaseException as error:
             self._is_adrift = not isinstance(error, SwiftLoaderError)  # ours come in place of a batch
@@ -165,7 +174,8 @@ class Runtime:
             raise self._told(self._pool.error_of(delivery), delivery.ticket.epoch, delivery.ticket.step)
         came = perf_counter_ns()
         try:
-            batch = self._land(delivery) if landing is None else landing.hand_out(delivery)
+            with profiled("transfer to device"):
+                batch = self._land(delivery) if landing is None else landing.hand_out(delivery)
         except DataError as error:  # objects that could not be unpickled
             unreadable = DataError(f"{error} ({place_of(delivery, self.consumer)})")
             raise self._told(unreadable, delivery.ticket.epoch, delivery.ticket.step) from error.__cause__
@@ -178,6 +188,7 @@ class Runtime:
         return batch
 
     def _told(self, error: SwiftLoaderError, epoch: int, step: int) -> SwiftLoaderError:
+        self._witness.failed(error)
         return with_command(error, self.flight.command(epoch, step))
 
     def _count_skipped(self, skipped: list[tuple[int, str]]) -> None:
@@ -261,7 +272,7 @@ class Runtime:
     def _land(self, delivery: Full) -> Any:
         hold = self._pool.hold(delivery.parcel)
         try:
-            return self._stage.land(cargo_of(delivery.parcel, hold))
+            return self._stage.land(_cargo_of(delivery.parcel, hold))
         finally:
             hold.landed()
 
@@ -296,10 +307,10 @@ class _Dock:
         if isinstance(delivery, Failed):
             return None
         hold = self._hold(delivery.parcel)
-        return cargo_of(delivery.parcel, hold), hold.landed
+        return _cargo_of(delivery.parcel, hold), hold.landed
 
 
-def cargo_of(parcel: Parcel, hold: Lease | HeapMemory) -> Cargo:
+def _cargo_of(parcel: Parcel, hold: Lease | HeapMemory) -> Cargo:
     attached = parcel.attachment
     assert parcel.spec is not None
     stream, spans = (None, []) if attached is None else (attached.stream, attached.spans)

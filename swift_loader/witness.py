@@ -5,10 +5,16 @@ Knows deliveries and the rooms that write; the runtime tells it what happened, a
 
 from __future__ import annotations
 
+import contextlib
+import sys
 from pathlib import Path
 
+from swift_loader.errors import ConfigError
 from swift_loader.pool.dispatch import Full
+from swift_loader.pool.live import Live
 from swift_loader.pool.recipe import Recipe
+from swift_loader.pool.view import Lane, View
+from swift_loader.position import Position
 from swift_loader.telemetry import BatchRecord, Log, Moments, Recorder, Trace
 
 
@@ -20,6 +26,8 @@ class Witness:
         self._log: Log | None = None
         self._recorder: Recorder | None = None
         self._trace: Trace | None = None
+        self.live: Live | None = None
+        """What `swift-loader top` is shown."""
         self._is_noted = False
         """Batches of the current epoch were noted that are in no summary."""
 
@@ -34,6 +42,28 @@ class Witness:
             self._recorder = Recorder(consumer, path, self._log)
         if config.trace_file is not None:
             self._trace = Trace(str(_path_of_consumer(config.trace_file, self._recipe)), consumer)
+
+    def watch(self, view: View | None) -> None:
+        """Shows the loader to `swift-loader top`, where that can be done."""
+        if sys.platform == "linux":
+            with contextlib.suppress(OSError, ConfigError):
+                self.live = Live(self._recipe, view)
+        if view is not None and self._trace is not None:
+            view.lanes = self._trace.lane
+
+    def lane_of(self, thread: str) -> Lane | None:
+        """Where a thread is to tell what it does; None if nobody wants to know."""
+        return None if self._trace is None else self._trace.lane(thread)
+
+    def begin_epoch(self, at: Position, step_count: int) -> None:
+        """The consumer begins an epoch, or goes on with one."""
+        if self.live is not None:
+            self.live.begin_epoch(at.epoch, at.step, step_count)
+
+    def failed(self, error: BaseException) -> None:
+        """A batch could not be had."""
+        if self.live is not None:
+            self.live.tell(f"{type(error).__name__}: {error}")
 
     @property
     def looks(self) -> bool:
@@ -54,11 +84,16 @@ class Witness:
             self._recorder.batch(record)
         if self._trace is not None:
             self._trace.batch(record, moments)
+        if self.live is not None:
+            wait_ns = moments.taken_ns - moments.asked_ns
+            self.live.handed(ticket.step, parcel.rows, parcel.nbytes, wait_ns, moments.handed_ns)
 
     def end_epoch(self, epoch: int) -> None:
         """Sums up what was noted since the last time."""
         if self._recorder is not None and self._is_noted:
             self._recorder.epoch(epoch)
+        if self._trace is not None:
+            self._trace.end_epoch()
         self._is_noted = False
 
     def info(self, message: str, **facts: object) -> None:
@@ -77,7 +112,7 @@ class Witness:
 
     def close(self) -> None:
         """Writes what is left and lets go of the files; may be called twice."""
-        for file in (self._recorder, self._trace, self._log):
+        for file in (self._recorder, self._trace, self._log, self.live):
             if file is not None:
                 file.close()
 

@@ -1,4 +1,4 @@
-"""`swift-loader replay --state FILE --step N`: makes one batch of a run again, in this process, and tells what is in it."""
+"""`swift-loader replay --state FILE --step N`: makes one batch of a run again, in this process."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def run(arguments: argparse.Namespace) -> int:
     except ConfigError as error:
         print(f"swift-loader replay: {error}", file=sys.stderr)
         return 2
-    except (Exception, KeyboardInterrupt) as error:
+    except (Exception, KeyboardInterrupt) as error:  # noqa: BLE001 - whatever the dataset raises is what is looked for
         return _told(error, is_debugged=arguments.pdb)
     for line in lines_of(batch):
         print(line)

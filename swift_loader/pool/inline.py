@@ -52,6 +52,9 @@ class HeapMemory:
 class InlinePool:
     """Makes batches when they are taken."""
 
+    view = None
+    """There are no workers to look at."""
+
     def __init__(self, recipe: Recipe) -> None:
         self.sample_count = 0
         self._recipe = recipe

@@ -60,6 +60,9 @@ class Line:
         """How often in a row the system has refused its worker a process."""
         self.killed_for = ""
         """Why we killed the worker, if it was us."""
+        self.deaths = 0
+        self.last_death = ""
+        """How the last of its workers that has died did so, for who looks on."""
         self.is_leaving = False
         """The worker has said that it leaves."""
         self.is_cut_off = False
