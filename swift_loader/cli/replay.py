@@ -38,7 +38,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Prints what is in the batch; 1 if it cannot be made, 2 if there is no such batch."""
-    faulthandler.enable()  # a sample may be one that ends its process
+    if not faulthandler.is_enabled():
+        faulthandler.enable(sys.__stderr__ or 2)  # a sample may be one that ends its process
     try:
         flight = load(arguments.state)
         _go_where_it_was(flight)

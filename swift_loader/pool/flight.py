@@ -6,7 +6,6 @@ have written it. Knows nothing of how a batch is made; `swift_loader.replay` doe
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
 import errno
 import mmap
@@ -93,14 +92,13 @@ def load(path: Path) -> Flight:
         raise ConfigError(f"{path} cannot be read: {error.strerror}") from error
     try:
         _refuse_foreign(path, os.fstat(fd))
-        with contextlib.suppress(OSError):
-            if os.pread(fd, len(_MARK), max(0, os.fstat(fd).st_size - len(_MARK))) == _MARK:
-                flight = unpack(os.dup(fd))
-                if isinstance(flight, Flight):
-                    return flight
+        end = max(0, os.fstat(fd).st_size - len(_MARK))
+        flight = unpack(os.dup(fd)) if os.pread(fd, len(_MARK), end) == _MARK else None
     finally:
         os.close(fd)
-    raise ConfigError(f"{path} is not what loader.save_replay() of this version writes")
+    if not isinstance(flight, Flight):
+        raise ConfigError(f"{path} is not what loader.save_replay() of this version writes")
+    return flight
 
 
 class FlightRecorder:
