@@ -52,6 +52,9 @@ __all__ = [
 class SwiftLoaderError(Exception):
     """The root of all errors of this package."""
 
+    replay: str | None = None
+    """Where a batch could not be made: what to type to make it again, in one process."""
+
 
 class ConfigError(SwiftLoaderError, ValueError):
     """A setting is wrong; nothing was started."""

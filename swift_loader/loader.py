@@ -12,6 +12,7 @@ import secrets
 import warnings
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self, Unpack
 
 from swift_loader import ranks
@@ -19,9 +20,11 @@ from swift_loader.config import LoaderConfig, Settings, check_dataset_class, che
 from swift_loader.epoch import Epoch, EpochSetter
 from swift_loader.errors import ConfigError, LoaderClosed
 from swift_loader.placement import checked_index, current_device, name_of, stage_of
+from swift_loader.pool import flight
 from swift_loader.pool.recipe import Recipe, checked_length
 from swift_loader.position import Position, State
-from swift_loader.runtime import Runtime, settings_of
+from swift_loader.replay import Replay
+from swift_loader.runtime import Runtime, refuse_other_settings
 
 if TYPE_CHECKING:
     import torch
@@ -126,18 +129,10 @@ class SwiftLoader:
     def _start(self, consumer_index: int, device: Any, to_device: Callable[[Any, Any], Any] | None) -> Runtime:
         config = self._config
         self._start_arguments = (consumer_index, device, to_device)
-        consumer = checked_index(consumer_index, config.consumer_count)
+        checked_index(consumer_index, config.consumer_count)
         if to_device is not None and not callable(to_device):
             raise ConfigError(f"to_device must be callable as to_device(batch, device), not {to_device!r}")
-        recipe = Recipe(
-            dataset_class=None if self._was_given else self._dataset_class,
-            dataset_kwargs=self._dataset_kwargs,
-            dataset=self._dataset if self._was_given else None,
-            config=config,
-            seed=self._agreed_seed(),
-            consumer=consumer,
-        )
-        runtime = Runtime(recipe, stage_of(config, device, to_device), name_of(device))
+        runtime = Runtime(self._recipe(consumer_index), stage_of(config, device, to_device), name_of(device))
         self._runtime = runtime
         try:
             self._refuse_closed()  # by another thread, or a signal handler, which has seen no runtime
@@ -147,6 +142,21 @@ class SwiftLoader:
             self.close()
             raise
         return runtime
+
+    def _recipe(self, consumer_index: int | None) -> Recipe:
+        """What workers are told; for which consumer, if that is not clear."""
+        runtime, config = self._runtime, self._config
+        if consumer_index is None and runtime is None and config.consumer_count > 1:
+            raise ConfigError(f"consumer_index: which of the {config.consumer_count} consumers is meant?")
+        known = 0 if runtime is None else runtime.consumer
+        return Recipe(
+            dataset_class=None if self._was_given else self._dataset_class,
+            dataset_kwargs=self._dataset_kwargs,
+            dataset=self._dataset if self._was_given else None,
+            config=config,
+            seed=self._agreed_seed() if runtime is None else runtime.seed,
+            consumer=known if consumer_index is None else checked_index(consumer_index, config.consumer_count),
+        )
 
     def __iter__(self) -> Iterator[Any]:
         """An epoch, which begins when its first batch is asked for."""
@@ -261,7 +271,7 @@ class SwiftLoader:
         config = self._config
         if config.seed is not None and loaded.seed not in (None, config.seed):
             raise ConfigError(f"the state does not fit this loader: seed was {loaded.seed} and is {config.seed}")
-        self._refuse_other_settings(loaded)
+        refuse_other_settings(loaded, config, self._seed)
         self._state = loaded
         runtime = self._runtime
         if runtime is None:
@@ -270,23 +280,9 @@ class SwiftLoader:
             runtime.resume(loaded)
             return
         runtime.close()  # its workers draw from another seed
+        self._runtime = None
         self._restarts += 1
         self._start(*self._start_arguments)
-
-    def _refuse_other_settings(self, loaded: State) -> None:
-        """Compares all but the length of the dataset, which is known when it was built: in `start`."""
-        if not loaded.settings:
-            return
-        config, count = self._config, loaded.settings.get("len(dataset)", 1)
-        seed = self._seed if loaded.seed is None else loaded.seed
-        plan = Recipe(None, {}, None, config, seed, 0).plan(int(count))
-        loaded.refuse_other(settings_of(plan, config))
-        if loaded.settings.get("nb_consumer") != config.consumer_count and config.random_per == "batch":
-            warnings.warn(
-                f"the state is of {loaded.settings.get('nb_consumer')} consumers and goes on with "
-                f"{config.consumer_count}: the same samples, but other random numbers. random_per='sample' keeps them",
-                stacklevel=3,
-            )
 
     def statistics(self) -> dict[str, float]:
         """What was measured since `start`, as a flat dict that any logger takes; the names are in docs/benchmark.md."""
@@ -313,6 +309,31 @@ class SwiftLoader:
         if runtime is None or runtime.plan is None:
             return "swift_loader: nothing to report yet: the loader was not started"
         return f"{runtime.report()}\n\n{runtime.rank_table(timeout_s)}" if all_ranks else runtime.report()
+
+    def replay(self, epoch: int, step: int, consumer_index: int | None = None) -> Any:
+        """Makes a batch again, in this process: the same samples and random numbers, in the host's memory.
+
+        The dataset is built anew for it. May be called before `start`, meanwhile and after `close`, and changes nothing
+        of what is delivered. ``consumer_index`` is by default the consumer that was started, or the only one.
+
+        Raises:
+            ConfigError: if there is no such batch.
+            DataError, LayoutError: if it cannot be made; the cause is the dataset's own error.
+        """
+        with Replay(self._recipe(consumer_index)) as replay:
+            return replay.batch(epoch, step)
+
+    def save_replay(self, path: str | Path) -> None:
+        """Writes what ``swift-loader replay --state path`` needs, to make any batch of this loader in another process.
+
+        It is for this user alone: reading it runs what is in it.
+
+        Raises:
+            ConfigError: if the dataset or a function of the settings cannot be pickled.
+        """
+        flight.save(Path(path).absolute(), flight.flight_of(self._recipe(0)))
+        if self._runtime is not None:
+            self._runtime.flight.written_to(Path(path).absolute())
 
     def close(self) -> None:
         """Ends the workers. May be called twice, or not at all."""

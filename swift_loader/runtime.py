@@ -23,14 +23,16 @@ from weakref import WeakSet
 from swift_loader import ranks
 from swift_loader.device.landing import Landing
 from swift_loader.device.stage import Cargo, Laps, Stage, StageAhead
-from swift_loader.errors import ConfigError, DataError, SwiftLoaderError
+from swift_loader.errors import ConfigError, DataError, LayoutError, PoisonedTicket, SwiftLoaderError
 from swift_loader.plan.plan import EpochPlan, Plan
 from swift_loader.pool.dispatch import Delivery, Failed, Full
-from swift_loader.pool.failures import place_of
+from swift_loader.pool.failures import place_of, with_command
+from swift_loader.pool.flight import FlightRecorder
 from swift_loader.pool.inline import HeapMemory, InlinePool
 from swift_loader.pool.recipe import Recipe
 from swift_loader.position import Position, Setting, State
 from swift_loader.telemetry import Measured, Moments, rank_table, report
+from swift_loader.telemetry.ranges import profiled
 from swift_loader.witness import Witness, standing
 
 if TYPE_CHECKING:
@@ -65,33 +67,34 @@ os.register_at_fork(after_in_child=_leave_to_the_parent)
 class Runtime:
     """A loader that was started: its pool, its stage, and where it is in the stream."""
 
+    closed = False
     why_closed = "this loader was closed; make another one"
+    plan: Plan | None = None
+    epoch = 0
+    """The epoch that is iterated, or was last."""
+    iteration = 0
+    """The number of the iteration that goes on. Not the iteration itself: it holds the loader, which would then be in a
+    cycle, and a forgotten one would be seen late or never."""
+    _step_count = 0
+    _taken: tuple[int, int, int] | None = None
+    _skip_count = 0
     _is_adrift = False
     """The consumer's thread was interrupted as it took a batch, which may be in nobody's hands now."""
 
     def __init__(self, recipe: Recipe, stage: Stage, starves: str = "consumer") -> None:
         config = recipe.config
         self.pid = os.getpid()
-        self.closed = False
         self.consumer = recipe.consumer
         self.seed = recipe.seed
-        self.plan: Plan | None = None
-        self.epoch = 0
-        """The epoch that is iterated, or was last."""
         self.position = Position()
         """What is handed out next, if the iteration goes on."""
-        self.iteration = 0
-        """The number of the iteration that goes on. Not the iteration itself: it holds the loader, which would then be
-        in a cycle, and a forgotten one would be seen late or never."""
         self._begin_at = Position()
         """Where the next iteration begins."""
-        self._step_count = 0
-        self._taken: tuple[int, int, int] | None = None
-        self._skip_count = 0
         self._last_skipped: deque[str] = deque(maxlen=3)
         self._recipe = recipe
         self._stage = stage
         self._witness = Witness(recipe, starves)
+        self.flight = FlightRecorder(recipe)
         self.looks = recipe.config.measures
         """Whether what batches cost is noted; if not, nobody looks at the clock."""
         self._landing: Landing[Delivery] | None = None
@@ -100,20 +103,26 @@ class Runtime:
         if config.worker_count == 0:
             self._pool: Pool | InlinePool = InlinePool(recipe)
         else:
-            self._pool = _pool_of_workers(recipe)
-            self._pool.before_waiting = stage.settle
-            self._pool.heard = self._witness.heard
+            self._pool = pool = _pool_of_workers(recipe)
+            pool.before_waiting = stage.settle
+            pool.heard = self._witness.heard
             if isinstance(stage, StageAhead):
-                self._landing = Landing(stage, _Dock(self._pool, looks=self.looks), f"swift-landing-c{recipe.consumer}")
+                self._landing = Landing(stage, _Dock(pool, looks=self.looks), f"swift-landing-c{recipe.consumer}")
         try:
             self._witness.open()
+            self._witness.watch(self._pool.view)
+            if self._landing is not None:
+                self._landing.lane = self._witness.lane_of(self._landing.name)
         except BaseException:
             self.close()
             raise
         _running.add(self)
 
     def open(self, ordinal: str) -> None:
-        self.plan = self._pool.open()
+        try:
+            self.plan = self._pool.open()
+        except (DataError, LayoutError, PoisonedTicket) as error:  # the first batch, with ``validate``
+            raise self._told(error, 0, 0) from error.__cause__
         config = self._recipe.config
         self._agreement = ranks.Agreement(self.consumer, ordinal, self._pool.broke)
         self._agreement.check(self.plan.fingerprint(), config.consumer_count)
@@ -133,9 +142,9 @@ class Runtime:
         if self._landing is not None:
             self._landing.start()
         self.epoch = self.position.epoch
-        self._witness.begin_epoch()
         self._begin_at = Position(self.epoch + 1)
         self._step_count = self.plan.step_count(self.epoch, self.consumer)
+        self._witness.begin_epoch(self.position, self._step_count)
         return self.position.left(self._step_count)
 
     def _go_to(self, position: Position) -> None:
@@ -154,22 +163,27 @@ class Runtime:
         """Takes a delivery, lands it and notes what it cost."""
         looks = self.looks
         asked = perf_counter_ns() if looks else 0
+        if looks and self._witness.live is not None:
+            self._witness.live.asked(asked)
         if self._is_adrift:
             self._go_to(self.position)
         landing = self._landing
         try:
-            delivery = self._pool.take() if landing is None else landing.take()
+            with profiled("wait for data"):
+                delivery = self._pool.take() if landing is None else landing.take()
             self.position.took(delivery.ticket.step, self._step_count)
         except BaseException as error:
             self._is_adrift = not isinstance(error, SwiftLoaderError)  # ours come in place of a batch
             raise
         if isinstance(delivery, Failed):
-            raise self._pool.error_of(delivery)
+            raise self._told(self._pool.error_of(delivery), delivery.ticket.epoch, delivery.ticket.step)
         came = perf_counter_ns() if looks else 0
         try:
-            batch = self._land(delivery) if landing is None else landing.hand_out(delivery)
+            with profiled("transfer to device"):
+                batch = self._land(delivery) if landing is None else landing.hand_out(delivery)
         except DataError as error:  # objects that could not be unpickled
-            raise DataError(f"{error} ({place_of(delivery, self.consumer)})") from error.__cause__
+            unreadable = DataError(f"{error} ({place_of(delivery, self.consumer)})")
+            raise self._told(unreadable, delivery.ticket.epoch, delivery.ticket.step) from error.__cause__
         ticket, parcel = delivery.ticket, delivery.parcel
         self._taken = (ticket.epoch, ticket.step, parcel.rows)
         if parcel.attachment is not None and parcel.attachment.skipped:
@@ -177,6 +191,10 @@ class Runtime:
         if looks:
             self._witness.note(delivery, Moments(delivery.came_ns, asked, came, perf_counter_ns()), busy_ns)
         return batch
+
+    def _told(self, error: SwiftLoaderError, epoch: int, step: int) -> SwiftLoaderError:
+        self._witness.failed(error)
+        return with_command(error, self.flight.command(epoch, step))
 
     def _count_skipped(self, skipped: list[tuple[int, str]]) -> None:
         """Counts what was left out of batches that are handed out, so that the count does not depend on chance."""
@@ -343,6 +361,21 @@ def _cargo_of(delivery: Full, hold: Lease | HeapMemory, *, looks: bool) -> Cargo
 def settings_of(plan: Plan, config: LoaderConfig) -> dict[str, Setting]:
     """All that decides which batches there are, by the names of the public settings."""
     return {**plan.fingerprint(), "random_per": config.random_per}
+
+
+def refuse_other_settings(loaded: State, config: LoaderConfig, seed: int) -> None:
+    """Compares all but the length of the dataset, which is known when it was built: in `start`."""
+    if not loaded.settings:
+        return
+    count = loaded.settings.get("len(dataset)", 1)
+    plan = Recipe(None, {}, None, config, seed if loaded.seed is None else loaded.seed, 0).plan(int(count))
+    loaded.refuse_other(settings_of(plan, config))
+    if loaded.settings.get("nb_consumer") != config.consumer_count and config.random_per == "batch":
+        warnings.warn(
+            f"the state is of {loaded.settings.get('nb_consumer')} consumers and goes on with "
+            f"{config.consumer_count}: the same samples, but other random numbers. random_per='sample' keeps them",
+            stacklevel=3,
+        )
 
 
 def _pool_of_workers(recipe: Recipe) -> Pool:

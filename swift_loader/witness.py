@@ -5,12 +5,18 @@ Knows deliveries and the rooms that write; the runtime tells it what happened, a
 
 from __future__ import annotations
 
+import contextlib
+import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from swift_loader.errors import ConfigError
 from swift_loader.pool.cgroup import core_quota
 from swift_loader.pool.dispatch import Full
+from swift_loader.pool.live import Live
 from swift_loader.pool.recipe import Recipe
+from swift_loader.pool.view import Lane, View
+from swift_loader.position import Position
 from swift_loader.telemetry import Account, BatchRecord, Late, Log, Moments, Owner, Recorder, Standing, Trace, report
 from swift_loader.telemetry.statistics import figures
 from swift_loader.telemetry.summary import Summary
@@ -28,6 +34,8 @@ class Witness:
         self._log: Log | None = None
         self._recorder: Recorder | None = None
         self._trace: Trace | None = None
+        self.live: Live | None = None
+        """What `swift-loader top` is shown."""
         self._is_noted = False
         """Batches of the current epoch were noted that are in no summary."""
         self._begun: Moment | None = None
@@ -49,6 +57,30 @@ class Witness:
             self._quota = core_quota()
         if config.trace_file is not None:
             self._trace = Trace(str(_path_of_consumer(config.trace_file, self._recipe)), consumer)
+
+    def watch(self, view: View | None) -> None:
+        """Shows the loader to `swift-loader top`, where that can be done."""
+        if sys.platform == "linux":
+            with contextlib.suppress(OSError, ConfigError):
+                self.live = Live(self._recipe, view)
+        if view is not None and self._trace is not None:
+            view.lanes = self._trace.lane
+
+    def lane_of(self, thread: str) -> Lane | None:
+        """Where a thread is to tell what it does; None if nobody wants to know."""
+        return None if self._trace is None else self._trace.lane(thread)
+
+    def begin_epoch(self, at: Position, step_count: int) -> None:
+        """The consumer begins an epoch, or goes on with one: from here on counts what uses the cores."""
+        if self._recorder is not None:
+            self._begun = Moment.now()
+        if self.live is not None:
+            self.live.begin_epoch(at.epoch, at.step, step_count)
+
+    def failed(self, error: BaseException) -> None:
+        """A batch could not be had."""
+        if self.live is not None:
+            self.live.tell(f"{type(error).__name__}: {error}")
 
     @property
     def looks(self) -> bool:
@@ -72,11 +104,9 @@ class Witness:
             self._recorder.batch(record if laps.device is None else Late(record, laps.device.elapsed_ns))
         if self._trace is not None:
             self._trace.batch(record, moments)
-
-    def begin_epoch(self) -> None:
-        """From here on counts what this process, and others, use of the cores."""
-        if self._recorder is not None:
-            self._begun = Moment.now()
+        if self.live is not None:
+            wait_ns = moments.taken_ns - moments.asked_ns
+            self.live.handed(ticket.step, parcel.rows, parcel.nbytes, wait_ns, moments.handed_ns)
 
     def sees(self, counted: Mapping[str, float], pids: Sequence[int]) -> None:
         """What the pool counts, and which its workers are: looked at now and then, while they are there."""
@@ -86,6 +116,8 @@ class Witness:
 
     def end_epoch(self, epoch: int) -> Standing | None:
         """Sums up what was noted since the last time; gives back what other consumers are to know of it."""
+        if self._trace is not None:
+            self._trace.end_epoch()
         recorder, is_noted = self._recorder, self._is_noted
         self._is_noted = False
         if recorder is None or not is_noted:
@@ -140,7 +172,7 @@ class Witness:
 
     def close(self) -> None:
         """Writes what is left and lets go of the files; may be called twice."""
-        for file in (self._recorder, self._trace, self._log):
+        for file in (self._recorder, self._trace, self._log, self.live):
             if file is not None:
                 file.close()
 

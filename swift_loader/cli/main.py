@@ -22,6 +22,8 @@ COMMANDS = {
     "check": Command("swift_loader.cli.check", "find out what will go wrong with a dataset in workers"),
     "demo": Command("swift_loader.cli.demo", "train on two consumers and show who waited for whom"),
     "doctor": Command("swift_loader.cli.doctor", "check this machine and say what to change"),
+    "replay": Command("swift_loader.cli.replay", "make one batch of a run again, under a debugger if need be"),
+    "top": Command("swift_loader.cli.top", "show the loaders that run on this machine"),
 }
 
 #: What the extra `cli` brings, by the name it is imported under.

@@ -17,9 +17,11 @@ import contextlib
 import threading
 from dataclasses import dataclass
 from queue import Empty, SimpleQueue
+from time import perf_counter_ns
 from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 
 from swift_loader.errors import LoaderClosed
+from swift_loader.telemetry.ranges import profiled
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -84,6 +86,9 @@ class Landing(Generic[D]):
         """What ended the thread, if that was an error: nothing more will come."""
         self._closing = False
         self._in_hand: _Item[D] | None = None
+        self.name = name
+        self.lane: Callable[[tuple[str, int, int]], None] | None = None
+        """Where the thread tells what it does, if somebody wants to know."""
         self._thread = threading.Thread(target=self._run, name=name, daemon=True)
 
     def start(self) -> None:
@@ -218,7 +223,12 @@ class Landing(Generic[D]):
         if unloaded is None:
             self._put(_Item(delivery))
             return
-        self._put(self._landed(delivery, *unloaded))
+        begun = perf_counter_ns()
+        with profiled("land ahead"):
+            item = self._landed(delivery, *unloaded)
+        if self.lane is not None:
+            self.lane(("land ahead", begun, perf_counter_ns()))
+        self._put(item)
 
     def _landed(self, delivery: D, cargo: Cargo, landed: Callable[[], None]) -> _Item[D]:
         try:

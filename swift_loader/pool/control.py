@@ -87,6 +87,11 @@ class Cell:
         return index if index >= 0 and self.words[STAGE] >= FETCHES else None
 
     @property
+    def row(self) -> int:
+        """The place in the batch of the sample in hand."""
+        return int(self.words[ROW])
+
+    @property
     def can_be_asked(self) -> bool:
         """Whether the worker has come so far that a question does not kill it."""
         return bool(self.words[STAGE] != STARTS)
@@ -100,6 +105,12 @@ class Cell:
     def stage(self) -> str:
         """What the worker is at, in words."""
         return STAGES[self.words[STAGE]]
+
+
+def cell_words_of(fd: int, worker: int) -> memoryview:
+    """A copy of one worker's cell, for those who only look."""
+    nbytes = _CELL_WORDS * 8
+    return memoryview(os.pread(fd, nbytes, (MAX_SLOTS + worker * _CELL_WORDS) * 8)).cast("q")
 
 
 def _nbytes(worker_count: int) -> int:

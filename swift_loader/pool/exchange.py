@@ -103,6 +103,11 @@ class Exchange:
                 self._ring_the_hungry()
         return delivery
 
+    @property
+    def ready_count(self) -> int:
+        """Merged deliveries that the consumer has not taken."""
+        return 0 if self._dispatch is None else self._dispatch.ready_count
+
     def is_entered(self) -> bool:
         """Whether this very thread is inside: then it was interrupted there, by a signal handler that asks."""
         return self._lock._is_owned()  # type: ignore[attr-defined, no-any-return] # as threading.Condition asks it
@@ -206,6 +211,7 @@ class Exchange:
 
     def gone(self, line: Line, death: Death) -> None:
         """A worker is gone: its tickets are made again, but for one that has killed too many."""
+        line.deaths, line.last_death = line.deaths + 1, death.how
         if self._dispatch is None:
             return
         lost: list[Slot | None] = []  # unmapped when the lock is free again

@@ -52,6 +52,9 @@ class HeapMemory:
 class InlinePool:
     """Makes batches when they are taken."""
 
+    view = None
+    """There are no workers to look at."""
+
     def __init__(self, recipe: Recipe) -> None:
         self.sample_count = 0
         self._recipe = recipe
@@ -66,6 +69,9 @@ class InlinePool:
         self._made: Made | None = None
         self._closed = False
         self._fatal: BaseException | None = None
+        self.keeps_raised = False
+        self.raised: BaseException | None = None
+        """With ``keeps_raised``: what the dataset has raised, with its traceback, when a batch could not be made."""
 
     def open(self) -> Plan:
         """Builds the dataset; gives back the plan."""
@@ -96,8 +102,10 @@ class InlinePool:
         try:
             made = self._as_worker(lambda: self._make(ticket, berth))
         except MakeFailed as failed:
+            self.raised = (failed.__cause__ or failed) if self.keeps_raised else None
             return Failed(ticket, failed.report, self._line)
         except Exception as error:  # noqa: BLE001 - user code outside of fetching: a set_epoch, a plan
+            self.raised = error if self.keeps_raised else None
             return Failed(ticket, FailureReport.of(error, "make the batch"), self._line)
         skipped = [(index, report.describe()) for index, report in made.skipped]
         parcel = Parcel(

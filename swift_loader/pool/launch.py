@@ -44,6 +44,11 @@ class Launcher:
         """What each slot is ordered for."""
         return self._control.slot_words
 
+    @property
+    def control_fd(self) -> int:
+        """The shared page."""
+        return self._control.fd
+
     def line(self, number: int, name: str) -> Line:
         """A line to a worker that is still to be started."""
         line = Line(number, name, self._control.cell(number), self._timeout_s)

@@ -32,20 +32,29 @@ _WARN_S = 60.0
 class Line:
     """One worker, as its consumer sees it. A line outlives its worker: a replacement continues it."""
 
+    greeted = False
+    """The worker has built its dataset and takes orders."""
+    hungry = False
+    """It could have taken an order and got none."""
+    unmerged = 0
+    """Parcels of this worker that wait for earlier ones."""
+    was_asked = False
+    """The worker was asked where it stands, and what it wrote was not read yet."""
+    last_stack = ""
+    is_leaving = False
+    """The worker has said that it leaves."""
+    is_cut_off = False
+    """The worker could not be sent its orders, and was killed for that."""
+
     def __init__(self, number: int, name: str, cell: Cell, timeout_s: float) -> None:
         self.number = number
         self.name = name
         self.cell = cell
         self.process: Process | None = None
         self.channel: Channel | None = None
-        self.greeted = False
-        """The worker has built its dataset and takes orders."""
         self.policy = Policy(timeout_s, min(timeout_s / 2, _WARN_S))
         self.stacks: Stacks | None = None
         """Where the worker writes them."""
-        self.was_asked = False
-        """The worker was asked where it stands, and what it wrote was not read yet."""
-        self.last_stack = ""
         self._asked_s = 0.0
         """So long ago."""
         self.outstanding: dict[int, Order] = {}
@@ -54,10 +63,6 @@ class Line:
         """Since when it could have had an order, had there been a slot; 0 where that is not so."""
         self.slot_waits: dict[int, int] = {}
         """How long that went on before an order came, for those that did not come back yet."""
-        self.unmerged = 0
-        """Parcels of this worker that wait for earlier ones."""
-        self.hungry = False
-        """It could have taken an order and got none."""
         self.known: set[int] = set()
         """Slots that the worker has mapped."""
         self.cautions: list[Caution] = []
@@ -69,10 +74,9 @@ class Line:
         """How often in a row the system has refused its worker a process."""
         self.killed_for = ""
         """Why we killed the worker, if it was us."""
-        self.is_leaving = False
-        """The worker has said that it leaves."""
-        self.is_cut_off = False
-        """The worker could not be sent its orders, and was killed for that."""
+        self.deaths = 0
+        self.last_death = ""
+        """How the last of its workers that has died did so, for who looks on."""
         self._batch_ns = 0.0
 
     def prepare(self) -> None:

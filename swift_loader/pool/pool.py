@@ -25,6 +25,7 @@ from swift_loader.pool.oom import OomKills
 from swift_loader.pool.policy import Event, Instruction, State
 from swift_loader.pool.starter import Starter
 from swift_loader.pool.telecom import Telecom
+from swift_loader.pool.view import View
 
 if TYPE_CHECKING:
     from swift_loader.errors import SwiftLoaderError
@@ -70,6 +71,7 @@ class Pool:
         words = self._launcher.slot_words
         self._exchange = Exchange(recipe, memory_budget, most_slots, self._lines, words, self._ring)
         self._telecoms[0].listen_to(self._exchange.returns.bell)
+        self.view = View(self._lines, self._exchange, self._launcher.control_fd)
         self._fatal: BaseException | None = None
         self._news: SimpleQueue[None] = SimpleQueue()
         """Told to `open`: a worker has greeted or answered, or something broke."""
@@ -266,6 +268,7 @@ class Pool:
                 self._notes.put(told_of_standstill(line, self._config.timeout_s))
             if line.look(seconds) in (Instruction.LET_GO, Instruction.GIVE_UP):
                 lingering.append(line)
+        self.view.ticked()
         return lingering
 
     def died(self, line: Line) -> float | None:

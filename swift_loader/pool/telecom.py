@@ -95,14 +95,21 @@ class Telecom:
         return not self._thread.is_alive()
 
     def _run(self) -> None:
+        lane = self._pool.view.lane_of(self._thread.name)
         try:
             while not self._pool.closing:
                 self._ask_for_those_due()
                 self._welcome()
-                for fd, _ in self._poll.poll(self._patience_ms()):
+                ready = self._poll.poll(self._patience_ms())
+                begun = perf_counter_ns() if lane else 0
+                for fd, _ in ready:
                     self._answer(fd)
+                read = perf_counter_ns() if lane else 0
                 for line in list(self._lines.values()):
                     self._pool.feed(line)
+                if lane:
+                    lane(("read parcels", begun, read))
+                    lane(("send orders", read, perf_counter_ns()))
         except BaseException as error:  # noqa: BLE001 - whatever it is, the consumer must hear of it
             self._pool.broke(error)
         finally:

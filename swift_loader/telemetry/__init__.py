@@ -2,11 +2,12 @@
 
 from swift_loader.telemetry.account import Account, Owner
 from swift_loader.telemetry.log import Log
+from swift_loader.telemetry.picture import Moments
 from swift_loader.telemetry.prediction import Measured, Predicted, predict
 from swift_loader.telemetry.record import BatchRecord
 from swift_loader.telemetry.recorder import Late, Recorder
 from swift_loader.telemetry.report import Standing, rank_table, report
-from swift_loader.telemetry.trace import Moments, Trace
+from swift_loader.telemetry.trace import Trace
 
 __all__ = [
     "Account",

@@ -19,6 +19,10 @@ import tempfile
 import warnings
 from itertools import pairwise
 from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from _typeshed import ReadableBuffer as Buffer
 
 _FLAGS = os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC | os.O_NOCTTY | os.O_NOFOLLOW | os.O_NONBLOCK
 _BACKUPS = 2
@@ -101,8 +105,10 @@ class OutFile:
         tell(self._setting, self.path, error)
 
 
-def publish(path: Path, data: bytes) -> None:
+def publish(path: Path, data: Buffer, *, is_private: bool = False) -> None:
     """Writes a file as a whole: whoever opens it sees what was there before, or all of it.
+
+    What is there keeps its mode; with ``is_private`` it is for this user alone, whatever was there.
 
     Raises:
         OSError: if it cannot be written.
@@ -119,7 +125,7 @@ def publish(path: Path, data: bytes) -> None:
     try:
         try:
             _write_all(fd, data)
-            if real.exists():
+            if real.exists() and not is_private:
                 os.fchmod(fd, stat.S_IMODE(real.stat().st_mode))
         finally:
             os.close(fd)
@@ -201,7 +207,9 @@ def _refuse_special(found: os.stat_result) -> None:
         raise PermissionError(errno.EPERM, "it is no file: a pipe whose reader stalls would stop training")
 
 
-def _write_all(fd: int, data: bytes) -> None:
-    left = memoryview(data)
-    while left:
-        left = left[os.write(fd, left) :]
+def _write_all(fd: int, data: Buffer) -> None:
+    with memoryview(data) as whole:
+        done = 0
+        while done < whole.nbytes:
+            with whole[done:] as left:
+                done += os.write(fd, left)

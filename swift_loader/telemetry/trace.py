@@ -1,38 +1,34 @@
-"""Pictures of time: what each worker and the consumer did, as a Chrome trace that Perfetto and chrome://tracing show.
+"""The trace of one consumer: what each of its threads and workers did in the last steps, as a file.
 
-Keeps the last batches only, so that a long run neither fills the memory nor makes a file that no viewer opens. Knows
-nothing of where the times come from.
+Keeps the last steps only, so that a long run neither fills the memory nor makes a file that no viewer opens. The file
+is written at an epoch's end where that costs next to nothing, when the loader is closed, and when Python ends. What it
+looks like is `picture`'s business.
 """
 
 from __future__ import annotations
 
-import json
+import atexit
+import os
 from collections import deque
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any, NamedTuple
+from time import perf_counter_ns
 
+from swift_loader.telemetry import picture
 from swift_loader.telemetry.outfile import publish, tell, trusted
+from swift_loader.telemetry.picture import Moments, Span
 from swift_loader.telemetry.record import BatchRecord
 
-#: Some tens of megabytes of JSON.
-_KEPT_BATCHES = 20_000
-
-
-class Moments(NamedTuple):
-    """When things happened to one batch, on the monotonic clock that all processes of a host share."""
-
-    came_ns: int
-    """Its parcel reached the consumer's process."""
-    asked_ns: int
-    """The consumer asked for a batch."""
-    taken_ns: int
-    """It got the parcel."""
-    handed_ns: int
-    """It got the batch."""
+#: Some ten megabytes of JSON.
+KEPT_STEPS = 5_000
+#: Of a thread that serves several workers, so many of its turns.
+_KEPT_SPANS = 4 * KEPT_STEPS
+#: In the middle of a run the file is written again after so many times what that takes.
+_WORTH = 100
 
 
 class Trace:
-    """Gathers batches; writes them when it is closed.
+    """Gathers batches and what threads did, and writes them.
 
     Args:
         path: The file. Its folder is made.
@@ -41,59 +37,58 @@ class Trace:
 
     def __init__(self, path: str, consumer: int) -> None:
         self._path: Path | None = Path(path).absolute()
+        self._consumer = consumer
+        self._pid = os.getpid()
+        self._batches: deque[tuple[BatchRecord, Moments]] = deque(maxlen=KEPT_STEPS)
+        self._lanes: dict[str, deque[Span]] = {}
+        self._due_ns = 0
         try:
             trusted(self._path)
         except OSError as error:
             self._give_up(error)
-        self._consumer = consumer
-        self._batches: deque[tuple[BatchRecord, Moments]] = deque(maxlen=_KEPT_BATCHES)
+            return
+        atexit.register(self._at_exit)  # a script may end without closing its loader
 
     def batch(self, record: BatchRecord, moments: Moments) -> None:
         """Notes one batch."""
         if self._path is not None:
             self._batches.append((record, moments))
 
+    def lane(self, name: str) -> Callable[[Span], None]:
+        """Where a thread tells what it does: to be called with one span after the other."""
+        return self._lanes.setdefault(name, deque(maxlen=_KEPT_SPANS)).append
+
+    def end_epoch(self) -> None:
+        """Writes the file if that takes no more than a hundredth of the time that has passed since it was written."""
+        begun = perf_counter_ns()
+        if self._path is not None and begun >= self._due_ns:
+            self._write(self._path)
+            ended = perf_counter_ns()
+            self._due_ns = ended + _WORTH * (ended - begun)
+
     def close(self) -> None:
         """Writes the file, as a whole or not at all; may be called twice."""
         path, self._path = self._path, None
-        if path is None:
-            return
-        text = json.dumps({"traceEvents": self._all_events(), "displayTimeUnit": "ms"})
+        if path is not None:
+            atexit.unregister(self._at_exit)
+            self._write(path)
+
+    def _at_exit(self) -> None:
+        if os.getpid() == self._pid:  # not in a child that was forked
+            self.close()
+
+    def _write(self, path: Path) -> None:
         try:
+            threads = {name: list(kept) for name, kept in self._lanes.items()}
+            text = picture.of(self._consumer, list(self._batches), threads)
             publish(path, text.encode())
         except OSError as error:
+            self._path = None
+            atexit.unregister(self._at_exit)
             tell("trace_file", path, error)
 
     def _give_up(self, error: OSError) -> None:
         path, self._path = self._path, None
-        assert path is not None
-        tell("trace_file", path, error)
-
-    def _all_events(self) -> list[dict[str, Any]]:
-        workers = sorted({record.worker for record, _ in self._batches})
-        names = {0: "consumer", **{1 + worker: f"worker {worker}" for worker in workers}}
-        events: list[dict[str, Any]] = [
-            {"ph": "M", "name": "thread_name", "pid": self._consumer, "tid": lane, "args": {"name": name}}
-            for lane, name in names.items()
-        ]
-        for record, moments in self._batches:
-            events += self._events(record, moments)
-        return events
-
-    def _events(self, record: BatchRecord, moments: Moments) -> list[dict[str, Any]]:
-        which = {"epoch": record.epoch, "step": record.step}
-        begun = moments.came_ns - record.fetch_ns - record.collate_ns - record.encode_ns
-        collates, encodes = begun + record.fetch_ns, moments.came_ns - record.encode_ns
-        lane = 1 + record.worker
-        return [
-            self._slice("collect batch data", lane, begun, collates, {**which, "slowest": record.slowest_index}),
-            self._slice("collate batch data", lane, collates, encodes, which),
-            self._slice("serialize batch data", lane, encodes, moments.came_ns, which),
-            self._slice("consumer works", 0, moments.asked_ns - record.busy_ns, moments.asked_ns, which),
-            self._slice("consumer waits for data", 0, moments.asked_ns, moments.taken_ns, which),
-            self._slice("transfer to device", 0, moments.taken_ns, moments.handed_ns, which),
-        ]
-
-    def _slice(self, name: str, lane: int, begun_ns: int, ended_ns: int, args: dict[str, int]) -> dict[str, Any]:
-        micros = {"ts": begun_ns / 1000, "dur": (ended_ns - begun_ns) / 1000}
-        return {"ph": "X", "name": name, "pid": self._consumer, "tid": lane, **micros, "args": args}
+        if path is not None:
+            atexit.unregister(self._at_exit)
+            tell("trace_file", path, error)

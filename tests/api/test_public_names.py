@@ -30,6 +30,8 @@ SIGNATURES = {
     "state_dict": "self",
     "load_state_dict": "self, state",
     "statistics": "self",
+    "replay": "self, epoch, step, consumer_index=None",
+    "save_replay": "self, path",
     "close": "self",
     "__len__": "self",
     "__iter__": "self",

@@ -22,7 +22,10 @@ OURS = {
     ("errors.py", "_pickle_of"): "what this process has pickled in the line before",
     ("pool/messages.py", "read_parcel"): SOCKET,
     ("pool/messages.py", "read_pickled"): SOCKET,
-    ("pool/payload.py", "unpack"): MEMORY,
+    (
+        "pool/payload.py",
+        "unpack",
+    ): f"{MEMORY}; or a replay file, which flight.py reads where it is this user's and nobody else can write it",
     ("batch/codec.py", "decode"): MEMORY,
     (
         "batch/rowcode.py",

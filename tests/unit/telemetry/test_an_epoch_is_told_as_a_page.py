@@ -135,11 +135,15 @@ def test_shares_have_as_many_digits_as_they_deserve(share: float, text: str):
 
 
 huge = st.integers(0, 10**14)
+FIELDS = (
+    "fetch_ns", "collate_ns", "wait_ns", "busy_ns", "order_wait_ns", "slowest_ns", "merge_ns", "cpu_ns", "slot_wait_ns",
+    "transfer_ns", "rows", "nbytes",
+)  # fmt: skip
 records = st.lists(
     st.builds(
         lambda step, worker, times, sample: a_record(step, worker=worker, slowest_index=sample, **times),
         st.integers(0, 10**7), st.integers(0, 300), st.fixed_dictionaries(
-            dict.fromkeys(("fetch_ns", "collate_ns", "wait_ns", "busy_ns", "order_wait_ns", "slowest_ns", "merge_ns", "cpu_ns", "slot_wait_ns", "transfer_ns", "rows", "nbytes"), huge)
+            dict.fromkeys(FIELDS, huge)
         ), st.integers(-1, 10**18),
     ), min_size=1, max_size=30,
 )  # fmt: skip

@@ -1,0 +1,95 @@
+"""Finds the loaders that run on this machine as this user: the boards that their trainers hold open.
+
+What is not this user's is not looked at: neither another's process, nor a page that another has made. A child that a
+trainer has forked holds the board too, and is known by its number not being the one on it. Everything may end while it
+is being read.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from swift_loader.pool import board
+from swift_loader.pool.board import Shown, WorkerShown
+from swift_loader.pool.control import Cell, cell_words_of
+
+_LINK = f"/memfd:{board.NAME} (deleted)"
+_CONTROL_LINK = "/memfd:swift-control (deleted)"
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """One loader."""
+
+    pid: int
+    """Its trainer, by the number that it has here."""
+    number: int
+    """The board's descriptor there: a trainer may have several loaders."""
+    shown: Shown
+
+
+def find() -> list[Found]:
+    """All loaders of this user, by trainer and consumer."""
+    found = [one for folder in Path("/proc").iterdir() if folder.name.isdigit() for one in _of_process(folder)]
+    return sorted(found, key=lambda one: (one.shown.consumer, one.pid, one.number))
+
+
+def _of_process(folder: Path) -> Iterator[Found]:
+    try:
+        if folder.stat().st_uid != os.geteuid():
+            return
+        places = [place for place in (folder / "fd").iterdir() if str(place.readlink()) == _LINK]
+        number_inside = _number_inside(folder) if places else 0
+    except OSError:  # gone meanwhile, or not for us to see
+        return
+    for place in places:
+        shown = _read(place)
+        if shown is not None and shown.pid == number_inside:
+            yield Found(int(folder.name), int(place.name), _as_now(folder, shown))
+
+
+def _read(place: Path) -> Shown | None:
+    try:
+        fd = os.open(place, os.O_RDONLY | os.O_CLOEXEC)
+    except OSError:
+        return None
+    try:
+        return board.read(fd) if os.fstat(fd).st_uid == os.geteuid() else None
+    except (OSError, ValueError):
+        return None
+    finally:
+        os.close(fd)
+
+
+def _as_now(folder: Path, shown: Shown) -> Shown:
+    """With what the workers themselves write they are at, where their page can be had: the board may be stale."""
+    place = folder / "fd" / str(shown.control_fd)
+    try:
+        if str(place.readlink()) != _CONTROL_LINK:
+            return shown
+        fd = os.open(place, os.O_RDONLY | os.O_CLOEXEC)
+    except OSError:
+        return shown
+    try:
+        return replace(shown, workers=[_at_work(worker, fd) for worker in shown.workers])
+    except (OSError, ValueError, IndexError):
+        return shown
+    finally:
+        os.close(fd)
+
+
+def _at_work(worker: WorkerShown, fd: int) -> WorkerShown:
+    cell = Cell(cell_words_of(fd, worker.number))
+    index = cell.index
+    return replace(worker, stage=cell.stage, index=-1 if index is None else index, row=0 if index is None else cell.row)
+
+
+def _number_inside(folder: Path) -> int:
+    """The number that a process knows itself by; another one where it lives in a container."""
+    for line in (folder / "status").read_text(encoding="utf-8", errors="replace").splitlines():
+        if line.startswith("NSpid:"):
+            return int(line.split()[-1])
+    return int(folder.name)

@@ -1,0 +1,159 @@
+"""What `swift-loader top` prints of the loaders that it has found: lines of at most so many columns.
+
+Pure: what is shown and the time come in, text goes out. Texts from other processes (a class's name, an error) are
+printed without whatever could steer a terminal.
+"""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from swift_loader.cli.boards import Found
+from swift_loader.pool.board import Shown, WorkerShown
+
+_NS = 1e9
+_BAR = 10
+#: A loader in which something is being made posts twice a second.
+_SILENT_S = 3.0
+_HOLDERS = {"slots_free": "free", "slots_ordered": "ordered", "slots_full": "full", "slots_leased": "held"}
+_AT_WIDTH = 39
+
+
+@dataclass(frozen=True, slots=True)
+class Figures:
+    """What follows from a board at one moment."""
+
+    batches_per_s: float | None
+    """None: not measured, or too little to tell."""
+    samples_per_s: float | None
+    nbytes_per_s: float | None
+    starved: float | None
+    """The share of time that the consumer waited for data."""
+    since_s: float
+    """For how long the consumer has waited, or done something else."""
+    up_s: float
+    silent_s: float
+    """How long ago the board was written."""
+
+
+def figures_of(shown: Shown, now_ns: int) -> Figures:
+    """What is worth telling."""
+    since_s = max(0.0, (now_ns - shown.since_ns) / _NS)
+    waits_s = since_s if shown.is_waiting else 0.0
+    passed_s = shown.recent_s + waits_s
+    up_s, silent_s = (now_ns - shown.began_ns) / _NS, max(0.0, (now_ns - shown.posted_ns) / _NS)
+    if not shown.is_measured or shown.recent_batches == 0 or passed_s <= 0:
+        return Figures(None, None, None, None, since_s, up_s, silent_s)
+    return Figures(
+        shown.recent_batches / passed_s,
+        shown.recent_samples / passed_s,
+        shown.recent_nbytes / passed_s,
+        min(1.0, (shown.recent_wait_s + waits_s) / passed_s),
+        since_s,
+        up_s,
+        silent_s,
+    )
+
+
+def lines_of(loaders: Sequence[Found], now_ns: int, width: int) -> list[str]:
+    """All loaders, one block each; no line is longer than ``width``."""
+    if not loaders:
+        return ["No loader of yours runs on this machine."]
+    lines: list[str] = []
+    for found in loaders:
+        lines += [line[:width].rstrip() for line in _block(found, now_ns, width)] + [""]
+    return lines[:-1]
+
+
+def _block(found: Found, now_ns: int, width: int) -> Iterator[str]:
+    shown, figures = found.shown, figures_of(found.shown, now_ns)
+    name = plain(shown.dataset)
+    of = f"step {shown.step}/{shown.step_count}" if shown.step_count else f"step {shown.step}"
+    ends = f"epoch {shown.epoch}  {of}  up {_duration(figures.up_s)}"
+    head = f"consumer {shown.consumer} of {shown.consumer_count}  pid {found.pid}"
+    room = width - len(head) - len(ends) - 4
+    if room >= 6:
+        head += f"  {name if len(name) <= room else name[: room - 3] + '...'}"
+    yield f"{head:<{max(0, width - len(ends) - 1)}} {ends}"
+    yield f"  {_rates(shown, figures)}"
+    if shown.workers:
+        yield f"  {_queues(shown)}"
+        yield f"  {'worker':>6} {'pid':>7}  {'is at':<{_AT_WIDTH}} {'still':>7} {'orders':>6} {'done':>5}"
+        yield from (_worker(worker, shown.batch_size) for worker in shown.workers)
+    if figures.silent_s > _SILENT_S and any(worker.ordered for worker in shown.workers):
+        yield f"  silent for {_duration(figures.silent_s)}: its Python is held by one call, or stopped"
+    deaths = [worker for worker in shown.workers if worker.deaths]
+    for worker in deaths[-2:]:
+        yield from _told(f"worker {worker.number} was replaced {_times(worker.deaths)}: {worker.last_death}", width)
+    for text in shown.last:
+        yield from _told(text, width)
+
+
+def _rates(shown: Shown, figures: Figures) -> str:
+    if not shown.is_measured:
+        return "not measured (benchmark=False)"
+    does = f"{'waits' if shown.is_waiting else 'works'} for {_duration(figures.since_s)}"
+    if figures.batches_per_s is None or figures.samples_per_s is None:
+        return f"{shown.batches} batches so far; the consumer {does}"
+    rates = f"{_number(figures.batches_per_s)} batches/s  {_number(figures.samples_per_s)} samples/s"
+    return f"{rates}  {_nbytes(figures.nbytes_per_s or 0)}/s  starved {figures.starved or 0:.0%}  {does}"
+
+
+def _queues(shown: Shown) -> str:
+    full = min(_BAR, round(_BAR * shown.ready / max(1, shown.ready_most)))
+    bar = "#" * full + "." * (_BAR - full)
+    slots = ", ".join(f"{shown.slots[name]} {word}" for name, word in _HOLDERS.items() if shown.slots.get(name))
+    size = _nbytes(shown.slots.get("slot_bytes", 0))
+    return f"ready [{bar}] {shown.ready}/{shown.ready_most}  slots: {slots or 'none yet'}, {size}"
+
+
+def _worker(worker: WorkerShown, batch_size: int) -> str:
+    at, pid = _at(worker, batch_size)[:_AT_WIDTH], worker.pid or "-"
+    still = _duration(worker.still_s) if worker.still_s >= 1 else "-"
+    counts = f"{worker.ordered:>6} {worker.unmerged:>5}"
+    return f"  {worker.number:>6} {pid:>7}  {at:<{_AT_WIDTH}} {still:>7} {counts}"
+
+
+def _at(worker: WorkerShown, batch_size: int) -> str:
+    if not worker.pid or worker.state not in ("serves", "starts"):
+        return plain(worker.state)
+    if worker.index < 0:
+        return "waits for an order" if worker.stage == "waits" else plain(worker.stage)
+    return f"{plain(worker.stage)} sample {worker.index} ({worker.row + 1} of {batch_size})"
+
+
+def _told(text: str, width: int) -> list[str]:
+    """At most three lines."""
+    lines = textwrap.wrap(plain(text), width - 4, max_lines=3, placeholder=" ...")
+    return [f"  ! {line}" if number == 0 else f"    {line}" for number, line in enumerate(lines)]
+
+
+def plain(text: Any) -> str:
+    """``text`` on one line, without what a terminal would take for a command."""
+    return "".join(char if char.isprintable() else " " for char in str(text))
+
+
+def _number(value: float) -> str:
+    return f"{value:,.0f}" if value >= 100 else f"{value:.1f}"
+
+
+def _nbytes(value: float) -> str:
+    for unit in ("B", "kB", "MB"):
+        if value < 1000:
+            return f"{value:.3g} {unit}"
+        value /= 1000
+    return f"{value:,.3g} GB" if value < 1000 else f"{value / 1000:,.3g} TB"
+
+
+def _duration(seconds: float) -> str:
+    if seconds < 60:
+        return f"{seconds:.1f} s" if seconds < 9.95 else f"{seconds:.0f} s"
+    minutes, hours = seconds / 60, seconds / 3600
+    return f"{minutes:.0f} min" if minutes < 100 else f"{hours:.0f} h" if hours < 48 else f"{hours / 24:.0f} d"
+
+
+def _times(count: int) -> str:
+    return "once" if count == 1 else f"{count} times"

@@ -1,0 +1,160 @@
+"""The flight recorder: what makes any batch of a loader again, as a file, and the command that does it.
+
+Such a file is unpickled, so it can run code. It is written for this user alone, and read only where nobody else could
+have written it. Knows nothing of how a batch is made; `swift_loader.replay` does.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import errno
+import mmap
+import os
+import shlex
+import stat
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from swift_loader.errors import ConfigError
+from swift_loader.pool.payload import Unsendable, pack, unpack
+from swift_loader.pool.recipe import Recipe
+from swift_loader.telemetry.outfile import publish, trusted
+
+if TYPE_CHECKING:
+    from swift_loader.config import LoaderConfig
+
+#: Stands at the end, since what is before it is found by its distance from the beginning.
+_MARK = b"swift-loader replay 1\n"
+#: Nobody has asked for a file that is written by itself, so it is small or it is not there.
+_MOST_UNASKED_NBYTES = 64 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class Flight:
+    """What is in the file."""
+
+    recipe: Recipe
+    path: list[str]
+    """Where the trainer looked for modules."""
+    folder: str
+    """Where it was."""
+
+
+def flight_of(recipe: Recipe) -> Flight:
+    """What makes the batches of ``recipe`` again in another process, started here."""
+    folder = _here()
+    return Flight(for_one_process(recipe), [str(Path(folder, entry)) for entry in sys.path], folder)
+
+
+def for_one_process(recipe: Recipe) -> Recipe:
+    """The same batches, made without workers, and nothing written of them."""
+    config = dataclasses.replace(
+        recipe.config, worker_count=0, log=None, benchmark_file=None, trace_file=None, share_dataset=False
+    )
+    return dataclasses.replace(recipe, config=config)
+
+
+def save(path: Path, flight: Flight, most_nbytes: int | None = None) -> None:
+    """Writes the file, for this user alone, as a whole or not at all.
+
+    Raises:
+        ConfigError: if the dataset or a function cannot be pickled.
+        OSError: if it cannot be written, or takes more than ``most_nbytes``.
+    """
+    try:
+        fd, _ = pack(flight)
+    except Unsendable as error:
+        raise ConfigError(
+            f"what makes the batches cannot be written to {path}: {error}. loader.replay() makes one in this process"
+        ) from error.__cause__
+    try:
+        end = os.fstat(fd).st_size
+        if most_nbytes is not None and end > most_nbytes:
+            raise OSError(errno.EFBIG, f"{end:,} bytes are more than {most_nbytes:,}")
+        os.pwrite(fd, _MARK, end)
+        with mmap.mmap(fd, 0, access=mmap.ACCESS_READ) as data:
+            publish(path, data, is_private=True)
+    finally:
+        os.close(fd)
+
+
+def load(path: Path) -> Flight:
+    """Reads the file, if nobody but this user could have written it.
+
+    Raises:
+        ConfigError: if that is not so, or it is no such file.
+    """
+    try:
+        fd = os.open(trusted(path), os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK)
+    except OSError as error:
+        raise ConfigError(f"{path} cannot be read: {error.strerror}") from error
+    try:
+        _refuse_foreign(path, os.fstat(fd))
+        end = max(0, os.fstat(fd).st_size - len(_MARK))
+        flight = unpack(os.dup(fd)) if os.pread(fd, len(_MARK), end) == _MARK else None
+    finally:
+        os.close(fd)
+    if not isinstance(flight, Flight):
+        raise ConfigError(f"{path} is not what loader.save_replay() of this version writes")
+    return flight
+
+
+class FlightRecorder:
+    """Says how to make a batch again; writes the file for it once, beside the log, the benchmark or the trace."""
+
+    def __init__(self, recipe: Recipe) -> None:
+        self._recipe = recipe
+        self._path = unasked_path(recipe.config, recipe.consumer)
+        self._is_written = False
+
+    def written_to(self, path: Path) -> None:
+        """The user has written the file himself."""
+        self._path, self._is_written = path, True
+
+    def command(self, epoch: int, step: int) -> str:
+        """What to type. Never raises: something else has gone wrong already."""
+        path = self._path
+        if path is not None and not self._is_written:
+            try:
+                if self._recipe.dataset is not None:  # it may be as large as memory
+                    raise OSError(errno.EFBIG, "a whole dataset")
+                save(path, flight_of(self._recipe), _MOST_UNASKED_NBYTES)
+                self._is_written = True
+            except (OSError, ConfigError):
+                path = self._path = None
+        if path is None:
+            return f"loader.replay(epoch={epoch}, step={step})"
+        where = f"--epoch {epoch} --step {step} --rank {self._recipe.consumer}"
+        return f"swift-loader replay --state {shlex.quote(str(path))} {where}"
+
+
+def unasked_path(config: LoaderConfig, consumer: int) -> Path | None:
+    """Beside which of the files that were asked for it is written; None where there is none."""
+    named = config.benchmark_file or config.trace_file or (None if config.log is None else config.log.path)
+    if named is None:
+        return None
+    path = Path(named).absolute()
+    return path.with_name(f"{path.stem}-{consumer}.replay")
+
+
+def _refuse_foreign(path: Path, found: os.stat_result) -> None:
+    if not stat.S_ISREG(found.st_mode):
+        raise ConfigError(f"{path} is no file")
+    if found.st_uid != os.geteuid():
+        raise ConfigError(
+            f"{path} belongs to another user (uid {found.st_uid}): reading it would run whatever he has put there"
+        )
+    if found.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
+        raise ConfigError(
+            f"{path} can be written by others (mode {stat.S_IMODE(found.st_mode):04o}): reading it would run whatever "
+            "they have put there. If nobody has: chmod 600"
+        )
+
+
+def _here() -> str:
+    try:
+        return str(Path.cwd())
+    except FileNotFoundError:  # removed under it
+        return ""

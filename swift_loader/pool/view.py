@@ -1,0 +1,84 @@
+"""What a pool looks like from outside: its workers, its slots, and who looks at them when.
+
+Read without the pool's lock where a number that is a moment old will do. Knows nothing of what is made of it.
+"""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Protocol, TypeAlias
+
+from swift_loader.pool.board import WorkerShown
+
+if TYPE_CHECKING:
+    from swift_loader.pool.exchange import Exchange
+    from swift_loader.pool.line import Line
+
+#: To be called with what a thread did, from when to when.
+Lane: TypeAlias = Callable[[tuple[str, int, int]], None]
+
+
+class Watcher(Protocol):
+    """Who looks on."""
+
+    def look(self) -> None:
+        """Something may have changed. Called by telecom threads, twice a second while anything is being made."""
+        ...
+
+
+class View:
+    """One pool, seen from outside."""
+
+    def __init__(self, lines: Sequence[Line], exchange: Exchange, control_fd: int) -> None:
+        self._lines = lines
+        self._exchange = exchange
+        self.control_fd = control_fd
+        self._watcher: weakref.ref[Watcher] | None = None
+        self.lanes: Callable[[str], Lane] | None = None
+        """Gives the lane for a thread's name, if somebody wants to know."""
+
+    def watched_by(self, watcher: Watcher) -> None:
+        """From now on ``watcher`` looks on, for as long as somebody else needs it."""
+        self._watcher = weakref.ref(watcher)
+
+    def lane_of(self, thread: str) -> Lane | None:
+        """Where a thread is to tell what it does; None if nobody wants to know."""
+        return None if self.lanes is None else self.lanes(thread)
+
+    def ticked(self) -> None:
+        """A telecom thread has looked after its workers."""
+        watcher = None if self._watcher is None else self._watcher()
+        if watcher is not None:
+            watcher.look()
+
+    def workers(self) -> list[WorkerShown]:
+        """All workers, as they are now."""
+        return [_shown(line) for line in self._lines]
+
+    def slots(self) -> dict[str, int]:
+        """How many slots there are, by who holds them, and their bytes."""
+        return {name: int(value) for name, value in self._exchange.statistics().items()}
+
+    @property
+    def ready_count(self) -> int:
+        """Batches that wait for the consumer."""
+        return self._exchange.ready_count
+
+
+def _shown(line: Line) -> WorkerShown:
+    cell, process = line.cell, line.process
+    index = cell.index
+    return WorkerShown(
+        number=line.number,
+        pid=0 if process is None else process.pid,
+        state=line.policy.state.value,
+        stage=cell.stage,
+        row=0 if index is None else cell.row,
+        index=-1 if index is None else index,
+        ordered=len(line.outstanding),
+        unmerged=line.unmerged,
+        still_s=round(line.policy.still_s, 1),
+        deaths=line.deaths,
+        last_death=line.last_death[:300],
+    )

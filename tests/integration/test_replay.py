@@ -1,0 +1,300 @@
+"""A batch that a worker has made is made again in this process: the same bytes, random numbers included."""
+
+from __future__ import annotations
+
+import os
+import pickle
+import random
+import re
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from swift_loader import ConfigError, DataError, LayoutError, PoisonedTicket, SwiftLoader, worker_info
+from swift_loader.cli import main as cli
+from swift_loader.replay import Replay
+from swift_loader.testing.digest import checksum_of_all
+from tests.datasets import Box, Numbers, Point, Random
+from tests.deadly_datasets import Crashes
+from tests.loaders import made, started
+from tests.watching import plain, run_script
+
+
+class Draws(Numbers):
+    """Draws in every way that a dataset may."""
+
+    def __getitem__(self, index: int) -> dict[str, Any]:
+        keyed = worker_info().rng.random(3)
+        return {
+            "index": index,
+            "python": random.random(),
+            "numpy": np.random.random(),
+            "torch": torch.rand(2),
+            "keyed": keyed,
+        }
+
+
+class ToldEpochs(Draws):
+    epoch = -1
+
+    def set_epoch(self, epoch: int) -> None:
+        self.epoch = epoch
+
+    def __getitem__(self, index: int) -> dict[str, Any]:
+        return {**super().__getitem__(index), "epoch": self.epoch}
+
+
+class DrawsInThreads(Numbers):
+    def __getitem__(self, index: int) -> Any:
+        point = Point(index + 0.5, worker_info().rng.random(3))
+        return {"boxes": [Box(point, f"box {index}"), (index, None)], "raw": b"%d" % index}
+
+
+class Fails(Numbers):
+    def __init__(self, at: int, held: Any = None) -> None:
+        super().__init__(16)
+        self.at = at
+
+    def __getitem__(self, index: int) -> Any:
+        if index == self.at:
+            raise ValueError(f"sample {index} is bad")
+        return index
+
+
+class DrawsAndFails(Draws):
+    def __getitem__(self, index: int) -> Any:
+        if index % 5 == 3:
+            raise ValueError(f"sample {index} is bad")
+        return super().__getitem__(index)
+
+
+def first_and_last(samples: list[Any]) -> Any:
+    return {"first": samples[0]["index"], "last": samples[-1]["keyed"], "noise": torch.rand(2), "all": samples}
+
+
+def encoded(batch: Any) -> bytes:
+    return pickle.dumps({key: np.asarray(value) for key, value in batch.items()})
+
+
+#: Each way of making batches once; a loader with processes takes a while to start.
+WORLDS: dict[str, tuple[Any, dict[str, Any]]] = {
+    "shuffled, by two workers": (Draws, {"worker_per_consumer": 2}),
+    "per sample, elastic, consumer 1 of 2": (
+        Draws,
+        {"random_per": "sample", "elastic": True, "nb_consumer": 2, "consumer": 1},
+    ),
+    "samples left out, collate_fn, consumer 1 of 2": (
+        DrawsAndFails,
+        {"on_error": "skip", "collate_fn": first_and_last, "nb_consumer": 2, "consumer": 1},
+    ),
+    "encoder, not shuffled": (
+        ToldEpochs,
+        {"batch_encoder": encoded, "batch_decoder": pickle.loads, "shuffle": False},
+    ),
+    "threads, nested": (DrawsInThreads, {"worker_threads": 3}),
+}
+
+
+@pytest.mark.parametrize("world", WORLDS)
+def test_every_batch_of_two_epochs_is_made_again_byte_for_byte(world: str):
+    dataset, settings = WORLDS[world]
+    with started(dataset, {"count": 40}, **{"worker_per_consumer": 1, **settings}) as loader:
+        epochs = [[checksum_of_all(batch) for batch in loader] for _ in range(2)]
+        for epoch, batches in reversed(list(enumerate(epochs))):
+            assert [checksum_of_all(loader.replay(epoch, step)) for step in range(len(batches))] == batches
+    assert checksum_of_all(loader.replay(1, 0)) == epochs[1][0]  # closed, it still can
+    assert len({*epochs[0], *epochs[1]}) == len(epochs[0]) * 2
+
+
+def test_the_stream_and_the_scripts_own_random_numbers_do_not_change():
+    def run(*, replays: bool) -> list[Any]:
+        random.seed(1), np.random.seed(1), torch.manual_seed(1)
+        found: list[Any] = []
+        with started(Draws, worker_per_consumer=0) as loader:
+            for batch in loader:
+                if replays:
+                    loader.replay(3, 1)
+                found.append((plain(batch), random.random(), np.random.random(), torch.rand(1).item()))
+        return found
+
+    assert run(replays=True) == run(replays=False)
+
+
+def test_a_loader_that_was_not_started_must_be_told_whose_batch():
+    loader = made(Numbers, nb_consumer=2)
+    with pytest.raises(ConfigError, match="which of the 2 consumers"):
+        loader.replay(0, 0)
+    with started(Numbers, nb_consumer=2, consumer=1, worker_per_consumer=0) as other:
+        assert plain(loader.replay(0, 1, consumer_index=1)) == plain(list(other)[1])
+
+
+@pytest.mark.parametrize(("epoch", "step"), [(0, 8), (-1, 0), (0, -1), (0, 1.5), (True, 0)])
+def test_a_batch_that_is_not_is_refused(epoch: Any, step: Any):
+    with pytest.raises(ConfigError, match=r"epoch|step"):
+        made(Numbers).replay(epoch, step)
+
+
+def test_what_is_raised_is_raised_again_with_the_frames_of_the_dataset():
+    with started(Fails, {"at": 9}, shuffle=False, worker_per_consumer=1) as loader:
+        it = iter(loader)
+        next(it)
+        with pytest.raises(DataError) as told:
+            next(it)
+        assert told.value.replay == "loader.replay(epoch=0, step=1)"
+        assert str(told.value).endswith("\nThe same batch again, in one process: loader.replay(epoch=0, step=1)")
+        with pytest.raises(DataError, match="sample 9") as again:
+            loader.replay(0, 1)
+    frame = again.value.__cause__.__traceback__
+    while frame.tb_next is not None:
+        frame = frame.tb_next
+    assert frame.tb_frame.f_locals["index"] == 9
+
+
+def test_errors_of_every_kind_name_the_command_and_the_file_beside_the_benchmark(tmp_path: Path):
+    def ragged(samples: list[Any]) -> Any:
+        raise LayoutError("they do not fit")
+
+    def no_batch(data: bytes) -> Any:
+        raise DataError("unreadable")
+
+    path = tmp_path / "b.jsonl"
+    expected = f"swift-loader replay --state {tmp_path / 'b-0.replay'} --epoch 0 --step 0 --rank 0"
+    rows: list[tuple[Any, dict[str, Any], type[Exception], dict[str, Any]]] = [
+        (Fails, {"at": 3}, DataError, {"validate": False}),
+        (Numbers, {}, LayoutError, {"collate_fn": ragged}),
+        (Numbers, {}, DataError, {"batch_encoder": bytes, "batch_decoder": no_batch, "worker_per_consumer": 0}),
+        (Crashes, {"bad": {3: "abort"}}, PoisonedTicket, {"max_attempts": 1}),
+    ]
+
+    def take_one(dataset: Any, kwargs: dict[str, Any], settings: dict[str, Any]) -> None:
+        settings = {"worker_per_consumer": 1, "shuffle": False, "benchmark_file": path, **settings}
+        with started(dataset, kwargs, **settings) as loader:
+            next(iter(loader))
+
+    for dataset, kwargs, error, settings in rows:
+        with pytest.raises(error) as told:
+            take_one(dataset, kwargs, settings)
+        assert told.value.replay == expected
+        assert str(told.value).splitlines()[-1].endswith(f": {expected}")
+        assert (tmp_path / "b-0.replay").stat().st_mode & 0o7777 == 0o600
+        (tmp_path / "b-0.replay").unlink()
+
+
+def test_the_command_makes_the_batch_of_the_file_in_another_process(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+    path = tmp_path / "run.replay"
+    script = """
+import random
+from swift_loader import SwiftLoader
+class Mine:  # of __main__
+    def __len__(self):
+        return 40
+    def __getitem__(self, index):
+        if index == 39:
+            raise ValueError("the last one")
+        return {"i": index, "noise": random.random()}
+if __name__ == "__main__":
+    from swift_loader.cli.replay import lines_of
+    with SwiftLoader(Mine, None, 8, 2, 1, shuffle=False, seed=5) as loader:
+        loader.start(1)
+        loader.save_replay("run.replay")
+        print(*lines_of(next(iter(loader))), sep="\\n")
+"""
+    delivered = run_script(tmp_path, script)
+    here = os.getcwd()
+    try:
+        assert cli.main(["replay", "--state", str(path), "--step", "0", "--rank", "1"]) == 0
+        told = capsys.readouterr().out
+        assert told == "consumer 1, epoch 0, step 0: 8 samples: 20, 21, 22, 23, 24, 25, 26, 27\n" + delivered
+        assert os.getcwd() == str(tmp_path)
+        assert cli.main(["replay", "--state", str(path), "--step", "2", "--rank", "1"]) == 1
+        told = capsys.readouterr().err
+        assert re.search(r'script.py", line \d+, in __getitem__\n.*the last one', told, re.DOTALL)
+        assert "fetch.py" not in told
+        assert cli.main(["replay", "--state", str(path), "--step", "3"]) == 2
+        assert cli.main(["replay", "--state", str(path), "--step", "0", "--rank", "2"]) == 2
+    finally:
+        os.chdir(here)
+
+
+def test_the_debugger_opens_where_the_dataset_has_raised(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    seen: list[Any] = []
+    monkeypatch.setattr("pdb.post_mortem", seen.append)
+    path = tmp_path / "x.replay"
+    made(Fails, {"at": 9}, shuffle=False).save_replay(path)
+    assert cli.main(["replay", "--state", str(path), "--step", "1", "--pdb"]) == 1
+    (frame,) = seen
+    while frame.tb_next is not None:
+        frame = frame.tb_next
+    assert frame.tb_frame.f_locals["index"] == 9
+
+
+@pytest.mark.parametrize("mode", [0o620, 0o602, 0o666])
+def test_a_file_that_others_may_write_is_not_read(mode: int, tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+    path = tmp_path / "x.replay"
+    made(Numbers).save_replay(path)
+    path.chmod(mode)
+    assert cli.main(["replay", "--state", str(path), "--step", "0"]) == 2
+    assert "can be written by others" in capsys.readouterr().err
+
+
+def test_a_file_of_another_user_is_not_read(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+    if os.geteuid() != 0:
+        pytest.skip("giving a file to another user takes root")
+    path = tmp_path / "x.replay"
+    made(Numbers).save_replay(path)
+    os.chown(path, 12345, -1)
+    assert cli.main(["replay", "--state", str(path), "--step", "0"]) == 2
+    assert "belongs to another user (uid 12345)" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("content", [b"", b"short", pickle.dumps({"a": 1})])
+def test_what_is_no_replay_file_is_told_from_one(content: bytes, tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+    path = tmp_path / "x.replay"
+    path.write_bytes(content)
+    path.chmod(0o600)
+    assert cli.main(["replay", "--state", str(path), "--step", "0"]) == 2
+    assert "is not what loader.save_replay()" in capsys.readouterr().err
+    assert cli.main(["replay", "--state", str(tmp_path / "none"), "--step", "0"]) == 2
+    assert "No such file" in capsys.readouterr().err
+
+
+def test_what_is_there_does_not_lend_its_mode_to_a_replay_file(tmp_path: Path):
+    path = tmp_path / "x.replay"
+    path.touch(0o666)
+    path.chmod(0o666)
+    made(Numbers).save_replay(path)
+    assert path.stat().st_mode & 0o7777 == 0o600
+
+
+def test_a_dataset_that_cannot_be_pickled_is_refused_and_its_errors_name_what_works_here(tmp_path: Path):
+    held = (number for number in ())  # neither pickle nor dill can send it
+    loader = made(Fails, {"at": 3, "held": held}, worker_per_consumer=0, benchmark_file=tmp_path / "b", shuffle=False)
+    with pytest.raises(ConfigError, match=r"cannot be written .* loader.replay\(\)"):
+        loader.save_replay(tmp_path / "x")
+    with pytest.raises(DataError) as told, loader:
+        next(iter(loader))
+    assert told.value.replay == "loader.replay(epoch=0, step=0)"
+
+
+def test_a_given_dataset_is_written_only_when_it_is_asked_for(tmp_path: Path):
+    settings = {"shuffle": False, "seed": 1, "benchmark_file": tmp_path / "b"}
+    with SwiftLoader.from_dataset(Fails(9), 8, 1, 1, **settings) as loader:
+        it = iter(loader)
+        next(it)
+        with pytest.raises(DataError) as told:
+            next(it)
+        assert told.value.replay == "loader.replay(epoch=0, step=1)"
+        loader.save_replay(tmp_path / "x")
+        assert "--state" in loader._runtime.flight.command(0, 1)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["b", "x"]
+
+
+def test_a_replay_goes_from_any_batch_to_any_other():
+    recipe = made(Random, {"count": 40})._recipe(0)
+    with Replay(recipe) as one, Replay(recipe) as other:
+        assert plain(one.batch(5, 3)) == plain(other.batch(5, 3))
+        one.batch(0, 0)
+        assert plain(one.batch(5, 3)) == plain(other.batch(5, 3))
