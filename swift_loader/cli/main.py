@@ -22,6 +22,7 @@ COMMANDS = {
     "check": Command("swift_loader.cli.check", "find out what will go wrong with a dataset in workers"),
     "demo": Command("swift_loader.cli.demo", "train on two consumers and show who waited for whom"),
     "doctor": Command("swift_loader.cli.doctor", "check this machine and say what to change"),
+    "tune": Command("swift_loader.cli.tune", "find how many workers, threads and queued batches this machine wants"),
 }
 
 #: What the extra `cli` brings, by the name it is imported under.

@@ -14,6 +14,8 @@ from swift_loader.tuning.policy import Task
 
 _WIDTH = 80
 _LONG = 100
+#: What a loader has that is told nothing.
+_USUAL = Choice(1)
 _NOTHING = Look(0, 0.0, 0.0, 0.0)
 
 
@@ -75,6 +77,8 @@ class Tuning:
     """The share of that in which it waits for something else than a core."""
     worker_nbytes: int = 0
     took_s: float = 0.0
+    usual: Choice = _USUAL
+    """With the queues that were set."""
     subject: Subject = field(default_factory=lambda: Subject("Dataset"))
 
     @property
@@ -95,14 +99,19 @@ class Tuning:
 
     @property
     def code(self) -> str:
-        """The line to paste."""
-        usual, subject = Choice(1), self.subject
+        """What to paste, folded to 80 columns."""
+        subject = self.subject
         said = [f"batch_size={self.batch_size}", f"nb_consumer={subject.consumers}"]
         said += [f"worker_per_consumer={self.choice.workers}"]
-        pairs = zip(list(self.settings)[1:], self.choice[1:], usual[1:], strict=True)
+        pairs = zip(list(self.settings)[1:], self.choice[1:], _USUAL[1:], strict=True)
         said += [f"{name}={value}" for name, value, default in pairs if value != default]
         said += [subject.arguments] if subject.arguments else []
-        return f"SwiftLoader({subject.dataset}, {subject.kwargs}, {', '.join(said)})"
+        line = f"SwiftLoader({subject.dataset}, {subject.kwargs}, {', '.join(said)})"
+        if len(line) <= _WIDTH:
+            return line
+        words = f"{subject.dataset}, {subject.kwargs}, {', '.join(said)},"
+        rest = textwrap.wrap(words, _WIDTH - 4, break_long_words=False, break_on_hyphens=False)
+        return "\n    ".join(["SwiftLoader(", *rest]) + "\n)"
 
     @property
     def verdict(self) -> str:
@@ -110,16 +119,18 @@ class Tuning:
         row = self.row
         if row is None:
             return "Nothing was measured yet."
-        workers = f"{self.choice.workers} worker{'s' if self.choice.workers > 1 else ''}"
-        workers += f" of {self.choice.threads} threads" if self.choice.threads > 1 else ""
+        workers = self.choice.words(self.usual)
         rate = f"{row.batches_per_s:,.1f} batches/s ({row.samples_per_s:,.0f} samples/s)"
         if not self.is_whole:
-            return f"So far: {workers} gave {rate}; the consumer waited {row.starved:.0%} of its time."
+            return (
+                f"Not to its end; so far {workers} gave {rate}, and the consumer waited {row.starved:.0%} of its time."
+            )
         if self.consumer_s <= 0:
             return f"{workers} gave {rate}; more brought less than {TOLERANCE:.0%} on top."
         step = f"steps of {1e3 * self.consumer_s:g} ms"
         if row.starved <= TOLERANCE:
-            return f"{workers} keep up with {step}: {rate}, and the consumer waited {row.starved:.1%} of its time."
+            verb = "keeps" if workers == "1 worker" else "keep"
+            return f"{workers} {verb} up with {step}: {rate}, and the consumer waited {row.starved:.1%} of its time."
         return (
             f"Nothing keeps up with {step} here: {workers} gave {rate}, the consumer waited {row.starved:.0%} of its "
             f"time, and more brought less than {TOLERANCE:.0%} on top. {self._remedy}"
@@ -180,6 +191,7 @@ def told(evidence: Evidence, task: Task, subject: Subject, found: Choice | None)
         rows=rows,
         notes=tuple(_notes(evidence, choice)),
         is_whole=found is not None,
+        usual=task.base,
         consumer_s=task.consumer_s,
         batch_size=task.batch_size,
         cores=task.machine.cores,
@@ -205,7 +217,7 @@ def _notes(evidence: Evidence, choice: Choice) -> list[str]:
     if choice.threads > 1:
         notes.append(
             "Threads of a worker use one dataset: `swift-loader check` finds out whether yours bears that "
-            "(--no-threads leaves them out here)."
+            "(threads=False, or --no-threads, tries none)."
         )
     for failed, failure in evidence.failures.items():
         threads = f", {failed.threads} threads" if failed.threads > 1 else ""
