@@ -19,6 +19,7 @@ class Command(NamedTuple):
 
 
 COMMANDS = {
+    "bench": Command("swift_loader.cli.bench", "measure a dataset beside torch's DataLoader, on this machine"),
     "check": Command("swift_loader.cli.check", "find out what will go wrong with a dataset in workers"),
     "demo": Command("swift_loader.cli.demo", "train on two consumers and show who waited for whom"),
     "doctor": Command("swift_loader.cli.doctor", "check this machine and say what to change"),
