@@ -106,7 +106,8 @@ class Report:
         threads = f", {spec.start_method}" if spec.start_method else ", each with its own default start method"
         done = (
             f"Batches of {spec.batch_size} of {self.length:,} samples, {spec.workers} workers on {self.cores:g} cores"
-            f"{threads}; {EPOCHS} {epoch}, rounds in turns, the middle of each."
+            f"{threads}; {EPOCHS} {epoch}, rounds in turns, the middle of each. "
+            "Each side prefetches as it does by default."
         )
         notes = [done]
         for side in self.sides:
@@ -157,7 +158,7 @@ def panels(report: Report) -> list[Panel]:
 
 def page(report: Report) -> Page:
     """The page; its chart is still to be drawn."""
-    head = ("", *(f"{metric.title}, {metric.unit}" for metric in METRICS))
+    head = ("", *(metric.header for metric in METRICS))
     cells = [
         (LABELS[side], *(short(report.middle(side, metric)) for metric in METRICS)) for side in report.sides
     ]  # fmt: skip

@@ -1,7 +1,7 @@
 """One side of `swift-loader bench`, in a process of its own: `main` is told what by JSON on standard input.
 
-Each side is driven by the same loop, as a training script would: epochs, one after the other. Of a long dataset an epoch
-is an excerpt, the same samples in the same order on all sides.
+Each side is driven by the same loop, as a training script would: one epoch after the other. Where the dataset is long,
+an epoch is an excerpt of it, the same samples in the same order on all sides.
 """
 
 from __future__ import annotations

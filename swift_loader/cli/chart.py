@@ -98,6 +98,7 @@ def _draw(axes: Any, panel: Panel) -> None:
     axes.set_yticks(places, [bar.label for bar in panel.bars])
     axes.invert_yaxis()
     axes.set_xlim(0, 1.28 * top)
+    axes.set_xticks([tick for tick in axes.get_xticks() if tick <= 1.01 * top])
     axes.set_ylim(len(panel.bars) - 0.4, -1.0 if panel.line is not None else -0.6)
     axes.set_title(panel.title, loc="left", fontsize=11)
     axes.grid(axis="x", color=_GRID, linewidth=0.6, zorder=0)

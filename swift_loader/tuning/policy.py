@@ -207,4 +207,5 @@ class _Search:
             clear = decided(pairs, evidence.noise(), bound=bound)
             if clear is not None:
                 return clear
-        return likelier(pairs, bound=bound)
+        # Where noise hides it: what is to be a gain must be seen to be one, what is to be as good must only look so.
+        return bound < 1 and likelier(pairs, bound=bound)
