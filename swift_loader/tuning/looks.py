@@ -9,8 +9,9 @@ from typing import NamedTuple
 
 #: Below this share of its time a consumer that waits is not worth another worker, and no two counts are told apart.
 TOLERANCE = 0.02
-#: Two looks at the same loader differ by so much even on a quiet machine.
-_LEAST_NOISE = 0.003
+#: What is believed of the noise before it was seen, and how many looks it takes to believe otherwise: the first few may
+#: agree by chance.
+_BELIEVED_NOISE, _BELIEF = 0.015, 4
 #: A boundary is decided by so many standard errors.
 _SURE = 1.7
 
@@ -127,7 +128,8 @@ class Evidence:
                 # n looks have n-1 chances to differ.
                 spread = len(looks) / (len(looks) - 1)
                 deviations += [spread * (look.rate / middle - 1) ** 2 for look in looks]
-        return max(_LEAST_NOISE, math.sqrt(sum(deviations) / len(deviations)) if deviations else 0.0)
+        believed = _BELIEF * _BELIEVED_NOISE**2
+        return math.sqrt((sum(deviations) + believed) / (len(deviations) + _BELIEF))
 
 
 def decided(pairs: list[tuple[Look, Look]], noise: float, *, bound: float) -> bool | None:
@@ -147,11 +149,11 @@ def decided(pairs: list[tuple[Look, Look]], noise: float, *, bound: float) -> bo
 
 def likelier(pairs: list[tuple[Look, Look]], *, bound: float) -> bool:
     """The same where there is no more time to be sure."""
-    return _ratio(pairs, _LEAST_NOISE)[0] >= math.log(bound)
+    return _ratio(pairs, 0.0)[0] >= math.log(bound)
 
 
 def _ratio(pairs: list[tuple[Look, Look]], noise: float) -> tuple[float, float]:
     """The middle of the logarithms of the ratios, and its error."""
     logs = [math.log(max(one.rate, 1e-9) / max(other.rate, 1e-9)) for one, other in pairs]
     own = stdev(logs) if len(logs) > 2 else 0.0
-    return median(logs), max(own, noise) / math.sqrt(len(logs))
+    return median(logs), max(own, math.sqrt(2) * noise) / math.sqrt(len(logs))

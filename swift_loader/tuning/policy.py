@@ -26,6 +26,7 @@ _MOST_THREADS = 32
 _WORTH_TWICE_THE_THREADS = 1.15
 #: Comparisons that are as good as even are given up after so many pairs.
 _MOST_PAIRS = 5
+_LEAST_PAIRS_OF_A_GAIN = 3
 #: So many counts in a row must bring nothing before there is no looking further up.
 _MISSES = 2
 #: Workers that make batches for less of their time than this stand idle for want of orders.
@@ -81,8 +82,8 @@ class _Search:
             if start.threads > 1:
                 one = yield from self._one_worker(start)
         count = min(self._most, physics.predicted(one, self._task.machine, self._task.consumer_s))
-        yield from self._climb(start._replace(workers=count))
-        found = yield from self._descend(start)
+        best = yield from self._climb(start._replace(workers=count))
+        found = yield from self._descend(best)
         found = yield from self._brisk(found)
         yield from self._look(found, times=3)
         return found
@@ -111,7 +112,7 @@ class _Search:
             best, count = more, 2 * count
         return best
 
-    def _climb(self, choice: Choice) -> Looking:
+    def _climb(self, choice: Choice) -> Generator[Question, Answer, Choice]:
         """Upwards until there is nothing more to win."""
         evidence = self._evidence
         yield from self._look(choice, times=2)
@@ -121,8 +122,9 @@ class _Search:
             higher = best._replace(workers=highest)
             is_better = yield from self._reaches(higher, best, 1 + TOLERANCE / 2)
             if higher in evidence.failures:
-                return
+                break
             best, misses = (higher, 0) if is_better else (best, misses + 1)
+        return best
 
     def _above(self, best: Choice, highest: int) -> int:
         """The next count to try: further away where the consumer wants far more."""
@@ -133,16 +135,15 @@ class _Search:
         wanted = math.ceil(best.workers / max(1 - starved, 0.5))
         return max(highest + 1, min(wanted, highest + step)) if self._task.consumer_s else highest + step
 
-    def _descend(self, start: Choice) -> Generator[Question, Answer, Choice]:
+    def _descend(self, best: Choice) -> Generator[Question, Answer, Choice]:
         """Downwards as long as that is as good as the best."""
         evidence = self._evidence
-        best = evidence.best() or start
         found, too_few = best, 0
         while found.workers - too_few > 1:
             # Of workers that make batches for a third of their time, a third will do.
             guess = math.ceil(found.workers * evidence.utilisation(found))
             count = min(found.workers - 1, max(too_few + 1, guess))
-            fewer = yield from self._good_enough(start._replace(workers=count), best)
+            fewer = yield from self._good_enough(best._replace(workers=count), best)
             found, too_few = (found, count) if fewer is None else (fewer, too_few)
         if found == best and not evidence.feeds(best):
             longer = best._replace(data_queue=_LONG * best.data_queue)
@@ -205,7 +206,8 @@ class _Search:
                 return False
             pairs.append((first, second) if turns[0] == one else (second, first))
             clear = decided(pairs, evidence.noise(), bound=bound)
-            if clear is not None:
+            # A gain is looked at once more: who goes on by chance does so again and again.
+            if clear is not None and not (clear and bound > 1 and len(pairs) < _LEAST_PAIRS_OF_A_GAIN):
                 return clear
         # Where noise hides it: what is to be a gain must be seen to be one, what is to be as good must only look so.
         return bound < 1 and likelier(pairs, bound=bound)
