@@ -5,6 +5,7 @@ Constructing checks and stores; only `start` makes processes. What then runs is 
 
 from __future__ import annotations
 
+import copy
 import dataclasses
 import itertools
 import os
@@ -28,6 +29,8 @@ from swift_loader.runtime import Runtime, refuse_other_settings
 
 if TYPE_CHECKING:
     import torch
+
+    from swift_loader.tuning import Tuning, Wishes
 
 #: Scripts make their loaders in the same order on every rank, but for those of one consumer, which one rank may make
 #: for itself alone: they are counted apart.
@@ -334,6 +337,29 @@ class SwiftLoader:
         flight.save(Path(path).absolute(), flight.flight_of(self._recipe(0)))
         if self._runtime is not None:
             self._runtime.flight.written_to(Path(path).absolute())
+
+    def tune(self, consumer_ms: float = 0.0, **wishes: Unpack[Wishes]) -> Tuning:
+        """Finds how many workers, threads and queued batches these settings want on this machine, in short runs.
+
+        It makes and closes loaders of its own. ``consumer_ms`` is how long a training step takes; with 0 batches are
+        taken as fast as they come. `swift_loader.tuning.Wishes` tells the other arguments.
+
+        Example:
+            >>> SwiftLoader(Images, {}, 64, 1, **loader.tune(consumer_ms=40).settings)  # doctest: +SKIP
+        """
+        from swift_loader import tuning  # noqa: PLC0415 - who does not tune does not pay for it
+
+        self._refuse_closed()
+        if self._runtime is not None:
+            raise ConfigError("tune() starts loaders of its own: call it on a loader that was not started")
+        subject = tuning.Subject.of(self._dataset_class, self._dataset_kwargs)
+        return tuning.tuned(self._config, subject, self._set_otherwise, consumer_ms, wishes)
+
+    def _set_otherwise(self, config: LoaderConfig) -> Self:
+        """The same loader with other settings, from the beginning."""
+        other = copy.copy(self)
+        other._config, other._state = config, State(Position(), None, {})
+        return other
 
     def close(self) -> None:
         """Ends the workers. May be called twice, or not at all."""

@@ -19,11 +19,13 @@ class Command(NamedTuple):
 
 
 COMMANDS = {
+    "bench": Command("swift_loader.cli.bench", "measure a dataset beside torch's DataLoader, on this machine"),
     "check": Command("swift_loader.cli.check", "find out what will go wrong with a dataset in workers"),
     "demo": Command("swift_loader.cli.demo", "train on two consumers and show who waited for whom"),
     "doctor": Command("swift_loader.cli.doctor", "check this machine and say what to change"),
     "replay": Command("swift_loader.cli.replay", "make one batch of a run again, under a debugger if need be"),
     "top": Command("swift_loader.cli.top", "show the loaders that run on this machine"),
+    "tune": Command("swift_loader.cli.tune", "find how many workers, threads and queued batches this machine wants"),
 }
 
 #: What the extra `cli` brings, by the name it is imported under.

@@ -164,11 +164,12 @@ class Exchange:
         )
 
     def statistics(self) -> dict[str, float]:
-        """Slots, counted."""
+        """Slots, counted, and the workers that have made a batch."""
         with self._lock:
             self._bring_home()
             held = {f"slots_{holder.value}": self._ledger.held_by(holder) for holder in Holder}
-            return {**held, "slot_bytes": self._ledger.nbytes}
+            warm = sum(line.has_made for line in self._lines)
+            return {**held, "slot_bytes": self._ledger.nbytes, "workers_warm": warm}
 
     # The telecom threads' side ----------------------------------------------------------------------------------
 

@@ -130,6 +130,11 @@ class Line:
         """A batch was made in this time."""
         self._batch_ns += _SMOOTHING * (nanoseconds - self._batch_ns) if self._batch_ns else nanoseconds
 
+    @property
+    def has_made(self) -> bool:
+        """Whether a batch was made by this line's workers."""
+        return self._batch_ns > 0
+
     def queue_depth(self, most: int, batch_nbytes: int) -> int:
         """How many orders should wait in the channel."""
         if batch_nbytes:

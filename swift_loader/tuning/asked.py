@@ -1,0 +1,133 @@
+"""From a loader's settings to what is to be found out about them; checks what `tune` was asked for."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+import os
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, Protocol, TypedDict
+
+from swift_loader.config import LoaderConfig
+from swift_loader.errors import ConfigError
+from swift_loader.pool.memory import free_nbytes
+from swift_loader.tuning import load
+from swift_loader.tuning.looks import Choice
+from swift_loader.tuning.physics import Machine
+from swift_loader.tuning.policy import Task
+from swift_loader.tuning.rig import Running
+from swift_loader.tuning.tuner import Progress, Tuner
+from swift_loader.tuning.tuning import Subject, Tuning
+
+if TYPE_CHECKING:
+    import torch
+
+_LEAST_MOST, _MOST = 8, 64
+
+
+class Wishes(TypedDict, total=False):
+    """What else `SwiftLoader.tune` may be asked for."""
+
+    seconds: float
+    """It ends after so long (100 by default), or earlier."""
+    max_workers: int | None
+    """No more are tried. By default four for each core, at least 8 and at most 64."""
+    threads: bool
+    """False has no `worker_threads` tried, for a dataset that does not bear them."""
+    device: torch.device | str | int | None
+    """Where batches should be, as for `start`."""
+    on_progress: Callable[[Progress], object]
+    """Called before each run."""
+
+
+class Startable(Running, Protocol):
+    """A loader that was not started."""
+
+    def start(self, consumer_index: int, device: Any = None) -> None: ...
+
+
+def tuned(
+    config: LoaderConfig,
+    subject: Subject,
+    make: Callable[[LoaderConfig], Startable],
+    consumer_ms: float,
+    wishes: Wishes,
+) -> Tuning:
+    """Finds counts for a loader with this ``config``; ``make`` makes loaders with others.
+
+    Raises:
+        ConfigError: if an argument is wrong.
+        SwiftLoaderError: what the loader raises with one worker, or for samples that cannot be had.
+        KeyboardInterrupt: with a note of what was found so far.
+    """
+    _refuse_unknown(wishes)
+    seconds = _checked("seconds", wishes.get("seconds", 100.0), least=1.0)
+    consumer_s = _checked("consumer_ms", consumer_ms, least=0.0) / 1e3
+    # Where a launcher says how many ranks are on this host, it knows better than the number of all consumers.
+    consumers = int(os.environ.get("LOCAL_WORLD_SIZE") or config.consumer_count)
+
+    def start(choice: Choice) -> Running:
+        loader = make(config_for(config, choice))
+        loader.start(0, wishes.get("device"))
+        return loader
+
+    with load.confined(consumers):
+        cores = load.cores_of_one(consumers)
+        task = Task(
+            machine=Machine(cores, free_nbytes()),
+            base=Choice(1, 1, config.data_queue_size, config.message_queue_size),
+            consumer_s=consumer_s,
+            batch_size=config.batch_size,
+            most_workers=_most_workers(wishes.get("max_workers"), cores),
+            may_thread=wishes.get("threads", True),
+        )
+        # A process that forks workers itself must not have the threads of another loader.
+        most_alive = 1 if config.start_method == "fork" and not config.allow_fork else 2
+        watch = wishes.get("on_progress")
+        return Tuner(start, task, subject._replace(consumers=config.consumer_count)).run(seconds, most_alive, watch)
+
+
+def _refuse_unknown(wishes: Wishes) -> None:
+    unknown = sorted(set(wishes) - Wishes.__optional_keys__)
+    if unknown:
+        known = ", ".join(sorted(Wishes.__optional_keys__))
+        raise ConfigError(f"tune() has no argument {unknown[0]!r}; it takes consumer_ms, {known}")
+
+
+def _checked(name: str, value: object, *, least: float) -> float:
+    is_number = isinstance(value, int | float) and not isinstance(value, bool)
+    number = float(value) if is_number else math.nan  # type: ignore[arg-type] # just looked at
+    if not math.isfinite(number) or number < least:
+        raise ConfigError(f"{name} must be a number from {least:g} on, not {value!r}")
+    return number
+
+
+def _most_workers(asked: object, cores: float) -> int:
+    if asked is None:
+        return int(min(_MOST, max(_LEAST_MOST, 4 * cores)))
+    if isinstance(asked, bool) or not isinstance(asked, int) or asked < 1:
+        raise ConfigError(f"max_workers must be a whole number from 1 on, not {asked!r}")
+    return asked
+
+
+def config_for(config: LoaderConfig, choice: Choice) -> LoaderConfig:
+    """The same settings, for one consumer with these counts, measured and silent."""
+    usual = _usual_buffer(config.data_queue_size, config.worker_count)
+    own = config.max_buffer_size
+    return dataclasses.replace(
+        config,
+        consumer_count=1,
+        worker_count=choice.workers,
+        worker_threads=choice.threads,
+        data_queue_size=choice.data_queue,
+        message_queue_size=choice.message_queue,
+        max_buffer_size=_usual_buffer(choice.data_queue, choice.workers) if own == usual else own,
+        benchmark=True,
+        benchmark_file=None,
+        trace_file=None,
+        log=None,
+    )
+
+
+def _usual_buffer(data_queue: int, workers: int) -> int:
+    return max(2, data_queue // max(1, workers))
