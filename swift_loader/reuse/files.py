@@ -52,8 +52,10 @@ class Files:
 class Ground(Protocol):
     """Where files are: on a disk, or in memory."""
 
+    lock_place: int
+
     def lock(self) -> int | None:
-        """A descriptor whose first byte is locked while the store is opened; None where nothing can be written."""
+        """A descriptor whose ``lock_place`` is locked while the store is opened; None where nothing can be written."""
 
     def existing(self, *, writable: bool) -> tuple[int, int] | None:
         """Descriptors of index and data, if they are there."""
@@ -79,7 +81,7 @@ def open_files(ground: Ground, origin: Origin, arena_nbytes: int) -> Files:
     if lock_fd is None:
         return _opened_to_read(ground, origin)
     try:
-        if not Locks(lock_fd).take(0, _WAIT_S):
+        if not Locks(lock_fd).take(ground.lock_place, wait_s=_WAIT_S):
             raise TimeoutError(errno.ETIMEDOUT, f"somebody has been opening the cache for {_WAIT_S:g} s")
         found = ground.existing(writable=True)
         if found is None:
@@ -150,6 +152,8 @@ def _write(fd: int, data: bytes) -> None:
 
 class Disk:
     """Files of a prefix."""
+
+    lock_place = 0
 
     def __init__(self, prefix: str) -> None:
         # Imported by those only who keep something on a disk: a worker without a cache does without it.
