@@ -2,8 +2,9 @@
 
 Measures: uint8 images, kept since the epoch before and in the page cache; shuffled, batches of 256, 2 workers, a
 consumer that reads one byte of each sample. `--samples fixed`: 3x224x224 each, 38.5 MB per batch. `--samples ragged`:
-64 to 223 rows, 24 MB per batch on average, given out as lists. Files and cache are written before the clock starts; it then runs
-from the construction of the dataset and the loader on, over whole epochs: at least three, and at least five seconds.
+64 to 223 rows, 24 MB per batch on average, given out as lists. Files and cache are written before the clock starts; it
+then runs from the construction of the dataset and the loader on, over whole epochs: at least three, and at least five
+seconds.
 The ceiling is two processes that stack samples that are in memory already into shared memory slots that are warm, with
 no consumer, no messages and no checksums.
 

@@ -75,10 +75,11 @@ class Room:
         try:
             # Room for several at once, so that less is left over at its end.
             for count in (max(least, -(-_TOGETHER * nbytes // self._arena_nbytes)), least):
-                for claim in (self._found, self._grown):
-                    if (first := claim(count)) is not None:
-                        self._turn_to(first, count)
-                        return True
+                first = self._found(count)
+                first = self._grown(count) if first is None else first
+                if first is not None:
+                    self._turn_to(first, count)
+                    return True
             return False
         finally:
             self._locks.leave(index.LOCK_ROOM)
