@@ -10,6 +10,7 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from swift_loader.caching import CacheSetting
     from swift_loader.errors import (
         ConfigError,
         DataError,
@@ -28,11 +29,14 @@ if TYPE_CHECKING:
     from swift_loader.plan.plan import EpochPlan, Plan
     from swift_loader.plan.weighted import WeightedPlan
     from swift_loader.pool.info import WorkerInfo, worker_info
+    from swift_loader.reuse.cached import Cached
 
 __version__ = "0.1.0"
 
 __all__ = [
     "BucketedPlan",
+    "CacheSetting",
+    "Cached",
     "ConfigError",
     "DataError",
     "EpochPlan",
@@ -56,6 +60,8 @@ __all__ = [
 _HOMES = {
     "SwiftLoader": "swift_loader.loader",
     "BucketedPlan": "swift_loader.plan.bucketed",
+    "CacheSetting": "swift_loader.caching",
+    "Cached": "swift_loader.reuse.cached",
     "EpochPlan": "swift_loader.plan.plan",
     "Plan": "swift_loader.plan.plan",
     "WeightedPlan": "swift_loader.plan.weighted",

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Self, TypedDict, get_args
 
+from swift_loader.caching import CacheSetting
 from swift_loader.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -71,6 +72,7 @@ class Settings(TypedDict, total=False):
     max_batch_nbytes: int | None
     trace_file: str | None
     engine: Engine
+    cache_setting: CacheSetting | dict[str, Any] | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,6 +130,7 @@ class LoaderConfig:
     max_batch_nbytes: int | None
     trace_file: str | None
     engine: Engine
+    cache_setting: CacheSetting | None
 
     @property
     def measures(self) -> bool:
@@ -199,6 +202,7 @@ class LoaderConfig:
             max_batch_nbytes=given.maybe_whole("max_batch_nbytes", least=1),
             trace_file=given.path("trace_file"),
             engine=given.choice("engine", Engine, "local"),
+            cache_setting=CacheSetting.parse(settings.get("cache_setting")),
         )
         config._refuse_contradictions()
         return config

@@ -22,6 +22,7 @@ from swift_loader.epoch import Epoch, EpochSetter
 from swift_loader.errors import ConfigError, LoaderClosed
 from swift_loader.placement import checked_index, current_device, name_of, stage_of
 from swift_loader.pool import flight
+from swift_loader.pool.keeping import origin_for
 from swift_loader.pool.recipe import Recipe, checked_length
 from swift_loader.position import Position, State
 from swift_loader.replay import Replay
@@ -152,13 +153,15 @@ class SwiftLoader:
         if consumer_index is None and runtime is None and config.consumer_count > 1:
             raise ConfigError(f"consumer_index: which of the {config.consumer_count} consumers is meant?")
         known = 0 if runtime is None else runtime.consumer
+        given = self._dataset if self._was_given else None
         return Recipe(
             dataset_class=None if self._was_given else self._dataset_class,
             dataset_kwargs=self._dataset_kwargs,
-            dataset=self._dataset if self._was_given else None,
+            dataset=given,
             config=config,
             seed=self._agreed_seed() if runtime is None else runtime.seed,
             consumer=known if consumer_index is None else checked_index(consumer_index, config.consumer_count),
+            origin=origin_for(config, self._dataset_class, self._dataset_kwargs, given),
         )
 
     def __iter__(self) -> Iterator[Any]:

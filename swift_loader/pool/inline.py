@@ -19,9 +19,11 @@ from swift_loader.pool.dispatch import Delivery, Failed, Full, Ticket
 from swift_loader.pool.failures import error_of, start_error
 from swift_loader.pool.fetch import MakeFailed, Wanted
 from swift_loader.pool.info import WorkerInfo, set_worker_info
+from swift_loader.pool.keeping import as_kept, cache_statistics, kept
 from swift_loader.pool.line import Line
 from swift_loader.pool.maker import BatchMaker, Made, refuse_too_large
 from swift_loader.pool.messages import Attachment, Parcel
+from swift_loader.pool.notes import Notes
 from swift_loader.pool.recipe import Recipe, checked_length
 from swift_loader.position import Position
 
@@ -61,13 +63,16 @@ class InlinePool:
         self._cell = Cell(memoryview(bytearray(64)).cast("q"))
         self._line = Line(0, f"swift-worker-c{recipe.consumer}w0", self._cell, recipe.config.timeout_s)
         per_sample = recipe.config.random_per == "sample" or recipe.config.worker_threads > 1
-        self._info = WorkerInfo(recipe.consumer, 0, recipe.seed, per_sample=per_sample)
+        self._info = WorkerInfo(
+            recipe.consumer, 0, recipe.seed, per_sample=per_sample, shares=recipe.config.worker_threads > 1
+        )
         self._memories: dict[int, HeapMemory] = {}
         self._seq = 0
         self._at = Position()
         self._epoch: int | None = None
         self._made: Made | None = None
         self._closed = False
+        self._notes = Notes()
         self._fatal: BaseException | None = None
         self.keeps_raised = False
         self.raised: BaseException | None = None
@@ -84,6 +89,7 @@ class InlinePool:
             raise start_error(self._line.name, FailureReport.of(error, "build the dataset")) from error
         self.sample_count = checked_length(self._dataset)
         self._plan = recipe.plan(self.sample_count)
+        self._dataset = kept(recipe, self._dataset, self.sample_count, self._info, self._cell, self._notes.put_once)
         self._maker = BatchMaker(recipe, self._dataset, self._plan, self._info, self._cell)
         return self._plan
 
@@ -114,6 +120,7 @@ class InlinePool:
             attachment=Attachment(None, made.stream, made.spans, skipped=skipped),
         )  # fmt: skip
         self._memories = {ticket.seq: berth.room(0)}
+        self.tell_notes()
         return Full(ticket, parcel, self._line, perf_counter_ns() if looks else 0)
 
     def hold(self, parcel: Parcel) -> HeapMemory:
@@ -141,10 +148,11 @@ class InlinePool:
 
     def statistics(self) -> dict[str, float]:
         """What is worth counting."""
-        return {}
+        return cache_statistics([self._cell]) if self._recipe.config.cache_setting else {}
 
-    def tell_notes(self) -> None:
-        """There is nobody to tell of."""
+    def tell_notes(self, stacklevel: int = 5) -> None:
+        """Warns of what the user should know; by default as from the loop over the loader."""
+        self._notes.tell(stacklevel + 1)
 
     def abandon(self) -> None:
         """There is nothing to end."""
@@ -153,6 +161,8 @@ class InlinePool:
         """Ends the fetching threads."""
         if not self._closed and hasattr(self, "_maker"):
             self._maker.close()
+            if (keeps := as_kept(self._dataset)) is not None:
+                keeps.close()
         self._closed = True
 
     def _make(self, ticket: Ticket, berth: _HeapBerth) -> Made:

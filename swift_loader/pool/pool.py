@@ -5,9 +5,7 @@ What they are told and what becomes of it is the exchange's business; when to re
 
 from __future__ import annotations
 
-import contextlib
 import threading
-import warnings
 from collections.abc import Callable, Iterable
 from queue import Empty, SimpleQueue
 from time import monotonic
@@ -20,7 +18,9 @@ from swift_loader.pool.descriptors import slots_allowed
 from swift_loader.pool.dispatch import Delivery, Failed
 from swift_loader.pool.exchange import Exchange
 from swift_loader.pool.failures import error_of, start_error
+from swift_loader.pool.keeping import cache_statistics
 from swift_loader.pool.launch import Launcher
+from swift_loader.pool.notes import Notes
 from swift_loader.pool.oom import OomKills
 from swift_loader.pool.policy import Event, Instruction, State
 from swift_loader.pool.starter import Starter
@@ -75,8 +75,7 @@ class Pool:
         self._fatal: BaseException | None = None
         self._news: SimpleQueue[None] = SimpleQueue()
         """Told to `open`: a worker has greeted or answered, or something broke."""
-        self._notes: SimpleQueue[str] = SimpleQueue()
-        """What the consumer should know of its workers, though nothing is lost."""
+        self._notes = Notes()
         self._oom = OomKills()
         self._recycled = 0
         self._turn = threading.Lock()
@@ -180,9 +179,7 @@ class Pool:
 
     def tell_notes(self, stacklevel: int = 5) -> None:
         """Warns of what the user should know; by default as from the loop over the loader."""
-        while not self._notes.empty():
-            with contextlib.suppress(Empty):  # another thread, which closes the loader, has told of it
-                warnings.warn(self._notes.get_nowait(), RuntimeWarning, stacklevel=stacklevel)
+        self._notes.tell(stacklevel + 1)
 
     def hold(self, parcel: Parcel) -> Lease:
         """The hold that the batch made of ``parcel`` has on its slot."""
@@ -208,8 +205,9 @@ class Pool:
         return [process.pid for process in processes if process is not None]
 
     def statistics(self) -> dict[str, float]:
-        """Slots, counted, and workers that had grown too large."""
-        return {**self._exchange.statistics(), "workers_recycled": self._recycled}
+        """Slots, counted, workers that had grown too large, and what was kept."""
+        kept = cache_statistics(line.cell for line in self._lines) if self._config.cache_setting else {}
+        return {**self._exchange.statistics(), "workers_recycled": self._recycled, **kept}
 
     # The threads' side ------------------------------------------------------------------------------------------
 
@@ -248,6 +246,8 @@ class Pool:
             self._hello(line, messages.read_pickled(datagram))
         elif kind == messages.LEAVING:
             self._leaves(line, messages.read_pickled(datagram))
+        elif kind == messages.NOTE:
+            self._notes.put_once(messages.read_pickled(datagram))
         else:
             failure: messages.Failure = messages.read_pickled(datagram)
             if failure.seq:

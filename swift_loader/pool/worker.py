@@ -28,6 +28,7 @@ from swift_loader.pool.clocks import Clocks
 from swift_loader.pool.control import BUILDS, SENDS, WAITS, Control
 from swift_loader.pool.fetch import MakeFailed, TakenBack, Wanted
 from swift_loader.pool.info import WorkerInfo, set_worker_info
+from swift_loader.pool.keeping import kept
 from swift_loader.pool.maker import BatchMaker, Made, refuse_too_large
 from swift_loader.pool.memory import with_memory_told
 from swift_loader.pool.messages import Attachment, Caution, Failure, Hello, Order, Parcel
@@ -100,12 +101,15 @@ def _arrive(channel: SocketChannel, recipe: Recipe | None, scale: Scale) -> Work
         assert recipe is not None
         config = recipe.config
         per_sample = config.random_per == "sample" or config.worker_threads > 1
-        info = WorkerInfo(recipe.consumer, setup.worker, recipe.seed, per_sample=per_sample)
+        info = WorkerInfo(
+            recipe.consumer, setup.worker, recipe.seed, per_sample=per_sample, shares=config.worker_threads > 1
+        )
         set_worker_info(info)
         if config.worker_init is not None:
             config.worker_init(info)
         dataset = recipe.build()
         count = checked_length(dataset)
+        dataset = kept(recipe, dataset, count, info, cell, lambda text: _note(channel, text))
         maker = BatchMaker(recipe, dataset, recipe.plan(count), info, cell)
     except SystemExit:  # a death, and told as one
         raise
@@ -116,6 +120,11 @@ def _arrive(channel: SocketChannel, recipe: Recipe | None, scale: Scale) -> Work
     scale.limit(config.max_worker_nbytes)
     channel.send(messages.write_pickled(messages.HELLO, Hello(os.getpid(), count)))
     return Worker(channel, control, setup, maker, dataset)
+
+
+def _note(channel: SocketChannel, text: str) -> None:
+    with contextlib.suppress(OSError):  # the consumer has gone
+        channel.send(messages.write_pickled(messages.NOTE, text))
 
 
 class Worker:

@@ -41,6 +41,8 @@ ENDS = {
     ("pool/starter.py", "get"): "close() puts an item",
     ("pool/outbox.py", "wait"): "a daemon thread of a worker, which ends with it",
     ("pool/outbox.py", "sleep"): "20 ms",
+    ("reuse/host.py", "accept"): "never waits: its timeout is 0",
+    ("reuse/host.py", "recv_fds"): "its socket has a timeout",
     ("testing/faulty.py", "sleep"): "it is the fault: the loader under test ends it",
     # Locks: what their holders do meanwhile.
     ("engines/lifeline.py", "with _no_fork"): "makes or closes a pipe; or forks",

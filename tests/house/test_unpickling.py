@@ -27,6 +27,7 @@ OURS = {
         "unpack",
     ): f"{MEMORY}; or a replay file, which flight.py reads where it is this user's and nobody else can write it",
     ("batch/codec.py", "decode"): MEMORY,
+    ("reuse/form.py", ""): "a file of this user alone (owner, mode and names are looked at when it is opened), checked",
     (
         "batch/rowcode.py",
         "compiled",
