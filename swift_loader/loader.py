@@ -20,7 +20,7 @@ from swift_loader import ranks
 from swift_loader.config import LoaderConfig, Settings, check_dataset_class, checked_kwargs
 from swift_loader.epoch import Epoch, EpochSetter
 from swift_loader.errors import ConfigError, LoaderClosed
-from swift_loader.placement import checked_index, current_device, name_of, stage_of
+from swift_loader.placement import checked_index, current_device, name_of, own_count, own_index, stage_of
 from swift_loader.pool import flight
 from swift_loader.pool.keeping import origin_for
 from swift_loader.pool.recipe import Recipe, checked_length
@@ -180,14 +180,7 @@ class SwiftLoader:
         config = self._config
         recipe = Recipe(None, {}, None, config, self._seed, 0)
         plan = recipe.plan(checked_length(self.dataset) if config.plan is None else 1)
-        counts = [plan.step_count(0, consumer) for consumer in range(config.consumer_count)]
-        if len(set(counts)) == 1:
-            return counts[0]
-        distributed = ranks.world()
-        if distributed is not None and distributed.get_world_size() == len(counts):
-            return counts[int(distributed.get_rank())]
-        several = sorted(set(counts))
-        raise ConfigError(f"consumers take {several} batches each: call start(consumer_index) before len()")
+        return own_count([plan.step_count(0, consumer) for consumer in range(config.consumer_count)])
 
     @property
     def dataset(self) -> Any:
@@ -337,9 +330,10 @@ class SwiftLoader:
         Raises:
             ConfigError: if the dataset or a function of the settings cannot be pickled.
         """
-        flight.save(Path(path).absolute(), flight.flight_of(self._recipe(0)))
+        place = Path(path).absolute()
+        flight.save(place, flight.flight_of(self._recipe(0)))
         if self._runtime is not None:
-            self._runtime.flight.written_to(Path(path).absolute())
+            self._runtime.flight.written_to(place)
 
     def tune(self, consumer_ms: float = 0.0, **wishes: Unpack[Wishes]) -> Tuning:
         """Finds how many workers, threads and queued batches these settings want on this machine, in short runs.
@@ -399,15 +393,12 @@ class SwiftLoader:
         return {**self.__dict__, "_built_by": None}
 
     def _agreed_seed(self) -> int:
-        config = self._config
-        travelled = self._built_by != os.getpid()
         if self._state.seed is not None:
             return self._state.seed
-        if config.seed is not None or travelled:
+        travelled = self._built_by != os.getpid()
+        if self._config.seed is not None or travelled:
             return self._seed
-        if config.consumer_count == 1 and ranks.world() is None:
-            return self._seed
-        return ranks.agreed_seed(self._seed, config.consumer_count, self._ordinal)
+        return ranks.agreed_seed(self._seed, self._config.consumer_count, self._ordinal)
 
     def _refuse_closed(self) -> None:
         if self._closed:
@@ -420,15 +411,4 @@ class SwiftLoader:
         self._refuse_closed()
         if self._runtime is not None:
             return self._runtime
-        count = self._config.consumer_count
-        distributed = ranks.world()
-        if count == 1:
-            consumer = 0
-        elif distributed is not None and distributed.get_world_size() == count:
-            consumer = distributed.get_rank()
-        else:
-            raise ConfigError(
-                f"which of the {count} consumers is this? Call loader.start(consumer_index, device) before iterating, "
-                "for example loader.start(fabric.global_rank, fabric.device)"
-            )
-        return self._start(consumer, current_device(), None)
+        return self._start(own_index(self._config.consumer_count), current_device(), None)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
+from swift_loader import ranks
 from swift_loader.config import LoaderConfig
 from swift_loader.errors import ConfigError
 
@@ -43,3 +44,27 @@ def checked_index(index: Any, count: int) -> int:
     if not 0 <= index < count:
         raise ConfigError(f"consumer_index must be from 0 to {count - 1} with nb_consumer={count}, not {index}")
     return index
+
+
+def own_index(count: int) -> int:
+    """Which of so many consumers this process is, where there is no doubt."""
+    if count == 1:
+        return 0
+    distributed = ranks.world()
+    if distributed is not None and distributed.get_world_size() == count:
+        return int(distributed.get_rank())
+    raise ConfigError(
+        f"which of the {count} consumers is this? Call loader.start(consumer_index, device) before iterating, "
+        "for example loader.start(fabric.global_rank, fabric.device)"
+    )
+
+
+def own_count(counts: list[int]) -> int:
+    """How many batches this process takes, of what each consumer does, where there is no doubt."""
+    if len(set(counts)) == 1:
+        return counts[0]
+    distributed = ranks.world()
+    if distributed is not None and distributed.get_world_size() == len(counts):
+        return counts[int(distributed.get_rank())]
+    several = sorted(set(counts))
+    raise ConfigError(f"consumers take {several} batches each: call start(consumer_index) before len()")

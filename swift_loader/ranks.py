@@ -38,12 +38,14 @@ def world() -> Any | None:
 
 
 def agreed_seed(drawn: int, consumer_count: int, ordinal: int) -> int:
-    """The seed that all ranks take: that of whoever asks first.
+    """The seed that all ranks take: that of whoever asks first. One that is alone takes what it has drawn.
 
     Raises:
         ConfigError: where there is no way to agree.
     """
     distributed = world()
+    if distributed is None and consumer_count == 1:
+        return drawn
     # A loader of one consumer may stand on each of several ranks that work on the same batches.
     if distributed is None or (consumer_count > 1 and distributed.get_world_size() != consumer_count):
         size = (
