@@ -22,6 +22,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import IO
 
+from tests.gloo_ranks import free_port
 from tests.watching import ROOT, until
 
 #: For a job of two ranks that import torch, on a busy machine.
@@ -108,6 +109,7 @@ class _Job:
             "PYTHONPATH": str(ROOT),
             "OMP_NUM_THREADS": "1",
             "GLOO_SOCKET_IFNAME": "lo",
+            "MASTER_PORT": str(free_port()),  # Lightning's own choice may be taken before it listens
             _MARK: self._mark,
         }
         self.launcher = subprocess.Popen(
