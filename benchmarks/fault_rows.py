@@ -238,7 +238,7 @@ def streams(side: str) -> Verdict:
 def trainer_killed(state: str, side: str) -> Verdict:
     """SIGKILL to the trainer."""
     adopt_orphans()
-    took_ms = trainer.killed_ms(side, state, 0.1)
+    took_ms = trainer.killed_ms(side, state, 1.0 if state == "C loop" else 0.1)
     if took_ms is None:
         return Verdict(False, f"workers live on, for more than {trainer.DEADLINE_S:.0f} s").say()
     fine = took_ms <= 1000
@@ -383,7 +383,10 @@ ROWS = (
     Row("B6 d", "a sample has another dtype", partial(hit, "dtype")),
     Row("C1 i", "the trainer is killed, its workers are idle", partial(trainer_killed, "idle"), deadline_s=45),
     Row("C1 b", "the trainer is killed, its workers are busy", partial(trainer_killed, "busy"), deadline_s=45),
+    Row("C1 c", "the trainer is killed, its workers are in a C call", partial(trainer_killed, "C loop"), deadline_s=45),
     Row("C1 s", "the trainer is killed, its workers are stopped", partial(trainer_killed, "stopped"), deadline_s=45),
+    Row("C1 o", "the trainer is killed while its loader starts", partial(trainer_killed, "start"), deadline_s=45),
+    Row("C1 e", "the trainer is killed while its loader closes", partial(trainer_killed, "close"), deadline_s=45),
     Row("C4", "Ctrl-C", interrupted, deadline_s=90),
     Row("C6", "SIGTERM to the whole job, whose trainer saves a checkpoint", terminated, deadline_s=200),
     Row("C10", "the loader is dropped in mid-epoch", dropped),

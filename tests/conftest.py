@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import resource
 import shutil
 import signal
 import tempfile
@@ -10,6 +11,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from hypothesis import HealthCheck, settings
 
 from swift_loader.pool.guard import FOR_THE_TRAINER
 from tests.leak_check import TEMP_PREFIX, Residue, leaks_since
@@ -18,18 +20,26 @@ from tests.leak_check import TEMP_PREFIX, Residue, leaks_since
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 
+# Examples are the same in each run, and none is too slow: how long they take is the machine's business.
+settings.register_profile(
+    "tests", deadline=None, derandomize=True, database=None, suppress_health_check=[HealthCheck.too_slow]
+)
+settings.load_profile("tests")
+
+
 def pytest_sessionstart(session: pytest.Session) -> None:
     """All processes of tests begin alike, however the tests were started.
 
     Under nohup, in the background of a script, or below a service, a process is born with signals ignored or blocked,
-    and so would be each trainer that a test ends by one. Where several processes run tests, each knows its own children
-    by its session.
+    and so would be each trainer that a test ends by one. Those that crash write no core files. Where several processes
+    run tests, each knows its own children by its session.
     """
     for number in (*FOR_THE_TRAINER, signal.SIGQUIT, signal.SIGCHLD, signal.SIGALRM):
         if signal.getsignal(number) is signal.SIG_IGN:
             signal.signal(number, signal.default_int_handler if number == signal.SIGINT else signal.SIG_DFL)
     signal.pthread_sigmask(signal.SIG_SETMASK, ())
     os.umask(0o022)
+    resource.setrlimit(resource.RLIMIT_CORE, (0, resource.getrlimit(resource.RLIMIT_CORE)[1]))
     if "PYTEST_XDIST_WORKER" in os.environ:
         os.setsid()
 

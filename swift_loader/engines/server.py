@@ -151,8 +151,9 @@ class Server:
         status_of(self._pidfd)
         os.close(self._pidfd)
         # Where the trainer is the first process of a container, it inherits what the server has not waited for.
-        for pid in filter(is_dead_child, self._dead):
-            os.waitpid(pid, os.WNOHANG)
+        for pid in filter(is_dead_child, list(self._dead)):
+            with contextlib.suppress(ChildProcessError):  # somebody else in the trainer waits for every child
+                os.waitpid(pid, os.WNOHANG)
 
     def _kill(self) -> None:
         """Its group too; and itself though it has not tied itself to the lifeline yet."""

@@ -179,14 +179,14 @@ class Line:
         if self.stacks is not None:
             self.last_stack = self.stacks.fresh() or self.last_stack
 
-    def has_answered(self, seconds: float) -> bool:
-        """``seconds`` have passed since it was asked, or since this was: whether what it has written can be told."""
+    def has_answered(self, seconds: float, *, is_killed: bool) -> bool:
+        """``seconds`` have passed since it was asked, or since this was: whether what it has written is to be told."""
         self._asked_s += seconds
-        if self._asked_s < _WRITES_S:
+        if self._asked_s < _WRITES_S and not is_killed:
             return False
-        asked = self.cell.can_be_asked
+        may_answer = self.cell.can_be_asked and not is_killed and self._asked_s < _ANSWERS_S
         self.read_stacks()
-        self.was_asked = asked and not self.last_stack and self._asked_s < _ANSWERS_S
+        self.was_asked = may_answer and not self.last_stack
         return not self.was_asked
 
     def where_it_stands(self) -> str:

@@ -264,9 +264,10 @@ class Pool:
         """
         lingering = []
         for line in lines:
-            if line.was_asked and line.has_answered(seconds):
+            was_asked, instruction = line.was_asked, line.look(seconds)
+            if was_asked and line.has_answered(seconds, is_killed=instruction is Instruction.KILL):
                 self._notes.put(told_of_standstill(line, self._config.timeout_s))
-            if line.look(seconds) in (Instruction.LET_GO, Instruction.GIVE_UP):
+            if instruction in (Instruction.LET_GO, Instruction.GIVE_UP):
                 lingering.append(line)
         self.view.ticked()
         return lingering

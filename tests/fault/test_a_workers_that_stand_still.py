@@ -43,14 +43,14 @@ def test_a11_a12_one_that_hangs_is_told_with_its_stack_then_killed_and_its_sampl
 ):
     kwargs = {"folder": str(tmp_path), "times": 1}
     # One worker: of two, the other may take the batch over just before the sample is reached, and nobody has to wait.
-    settings = {"worker_per_consumer": 1, "timeout_s": 3.0, "start_method": method}
+    settings = {"worker_per_consumer": 1, "timeout_s": 2.0, "start_method": method}
     with (
         pytest.warns(RuntimeWarning, match=r"fetches sample 13 and has made no progress") as told,
         started(dataset, kwargs, shuffle=False, **settings) as loader,
     ):
         assert flat(loader) == list(range(32))
     (warning,) = {str(one.message) for one in told}
-    assert "timeout_s=3" in warning
+    assert "timeout_s=2" in warning
     assert "__getitem__" in warning  # the line at which it stands
     assert len(calls(tmp_path, "hangs")) == 1
 

@@ -16,6 +16,7 @@ import psutil
 import pytest
 
 from tests.leak_check import SHARED_MEMORY, Residue, leaks_since
+from tests.watching import soon_at_least_once
 
 SLEEP = [sys.executable, "-S", "-c", "import time; time.sleep(60)"]
 
@@ -127,10 +128,13 @@ def test_a_test_that_leaks_fails(pytester: pytest.Pytester, project_root: Path):
 
 
 def test_a_test_without_processes_pays_less_than_two_milliseconds():
-    times = []
-    for _ in range(30):
-        before = Residue.take()
-        began = time.perf_counter()
-        leaks_since(Residue.take(before))
-        times.append(time.perf_counter() - began)
-    assert sorted(times)[3] < 0.002
+    def pays_s() -> float:
+        times = []
+        for _ in range(30):
+            before = Residue.take()
+            began = time.perf_counter()
+            leaks_since(Residue.take(before))
+            times.append(time.perf_counter() - began)
+        return sorted(times)[3]
+
+    soon_at_least_once(pays_s, bound_s=0.002, tries=10)

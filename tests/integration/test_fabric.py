@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import json
-import socket
 from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
 
+from tests.gloo_ranks import free_port
 from tests.resuming import lines_of
 from tests.watching import begin_script
 
@@ -80,17 +80,14 @@ if __name__ == "__main__":
 
 
 def test_ranks_of_two_nodes_are_two_consumers(tmp_path: Path):
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = str(probe.getsockname()[1])
-    env = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port, "LOCAL_RANK": "0", "GLOO_SOCKET_IFNAME": "lo"}
+    env = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free_port()), "LOCAL_RANK": "0", "GLOO_SOCKET_IFNAME": "lo"}
     with ExitStack() as stack:
         nodes = []
         for node in range(2):
             process = begin_script(tmp_path, NODE, str(tmp_path / f"{node}.json"), NODE_RANK=str(node), **env)
             nodes.append(stack.enter_context(process))
             stack.callback(process.kill)
-        ends = [process.communicate(timeout=60) for process in nodes]
+        ends = [process.communicate(timeout=150) for process in nodes]
     assert [process.returncode for process in nodes] == [0, 0], ends
 
     told = [json.loads((tmp_path / f"{node}.json").read_text()) for node in range(2)]

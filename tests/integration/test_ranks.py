@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import json
-import socket
 import subprocess
 from contextlib import ExitStack
 
 import pytest
 
+from tests.gloo_ranks import free_port
 from tests.watching import begin_script
 
 RANK = """
@@ -36,7 +36,7 @@ if settings is not None:
                     loader.start(rank)
                     found = [n for batch in loader for n in batch.tolist()]
                 told[number] = found
-                deadline = time.monotonic() + 6
+                deadline = time.monotonic() + 30
                 while how == "mismatch" and time.monotonic() < deadline:
                     for batch in loader:
                         time.sleep(0.01)
@@ -50,11 +50,8 @@ if settings is not None:
 """
 
 
-def run_ranks(folder, how: str, settings: list[dict | None], timeout_s: float = 45) -> list[dict]:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = str(probe.getsockname()[1])
-    env = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port, "WORLD_SIZE": "2", "GLOO_SOCKET_IFNAME": "lo"}
+def run_ranks(folder, how: str, settings: list[dict | None], timeout_s: float = 150) -> list[dict]:
+    env = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free_port()), "WORLD_SIZE": "2", "GLOO_SOCKET_IFNAME": "lo"}
     with ExitStack() as stack:
         ranks: list[subprocess.Popen[str]] = []
         for rank in range(2):

@@ -144,7 +144,7 @@ def test_settings_decide_what_is_wrong():
 def test_what_there_is_no_time_for_is_told_as_not_looked_at():
     begun = time.monotonic()
     report = check_dataset(wrong.Hangs, seconds=3.0)
-    assert time.monotonic() - begun < 15
+    assert time.monotonic() - begun < 60
     assert report.skipped
     assert "not looked at" in str(report)
     others = [thread.name for thread in threading.enumerate() if thread is not threading.main_thread()]
