@@ -105,7 +105,8 @@ def _train_and_report(rank: int, plan: Plan, device: torch.device) -> None:
     if rank == 0:
         consumers = [verdict.Consumer(*counts) for counts in everybody]
         print(f"\ntest accuracy {accuracy:.1%} after {plan.epochs} epochs in {took_s:.1f} s\n")
-        print(f"{verdict.table(consumers)}\n\n{textwrap.fill(verdict.sentence(consumers), 80)}", flush=True)
+        print(f"{verdict.table(consumers)}\n\n{textwrap.fill(verdict.sentence(consumers), 80)}\n")
+        print(f"The last epoch of consumer 0, as loader.report() tells it:\n\n{train_loader.report()}", flush=True)
 
 
 def _network() -> nn.Module:

@@ -54,8 +54,10 @@ class _Skipped:
     report: FailureReport
 
 
-#: Samples that take less than this, fetched and collated, are not timed apart from their collate ...
+#: Samples that take less than this, fetched and collated, are not timed apart from their collate, nor are those of
+#: batches of more than so many ...
 _QUICK_NS = 5_000
+_MANY = 64
 #: ... but for one batch in so many.
 _UNTIMED = 16
 
@@ -103,7 +105,9 @@ class Fetcher:
         self._measures = config.measures
         self._is_quick = False
         self._fetch_share = 0.0
-        self._untimed = 0
+        self._write_ns = 0.0
+        """What is done with a sample after it was fetched takes about this long."""
+        self._untimed = _UNTIMED
         self.following: Sequence[int] = ()
         """Samples that will probably be wanted after those of the batch."""
         self.due_ns = NEVER
@@ -152,14 +156,14 @@ class Fetcher:
 
     @property
     def is_quick(self) -> bool:
-        """Whether samples cost little more than it costs to time each apart from its collate: then `fill` it is."""
-        return self._is_quick and self._untimed < _UNTIMED
+        """Whether timing each sample apart from its collate would cost too much: then `fill` it is."""
+        return self._is_quick and (self._untimed < _UNTIMED or not self._measures)
 
     def fill(self, indices: list[int], wanted: Wanted, fill: Fill) -> tuple[int, Any]:
         """Has the samples fetched and written in one loop; gives back how many, and one that it could not write.
 
-        One look at the clock for each still finds a slow one; fetching's share of the time is that of the last batch
-        whose samples were timed apart.
+        One look at the clock for each still finds a slow one; what of the time was fetching is reckoned from the last
+        batch whose samples were timed apart.
         """
         words = self._cell.words
         watch = Watch(
@@ -169,11 +173,16 @@ class Fetcher:
         started = perf_counter_ns()
         count = fill(self._dataset, indices, watch)
         passed_ns = perf_counter_ns() - started
-        self.fetch_ns, self.slowest_ns = int(passed_ns * self._fetch_share), watch.slowest_ns
-        self.slowest_index = watch.slowest_index
-        self._is_quick = count == len(indices) and passed_ns < _QUICK_NS * count
-        self._untimed += 1
+        if self._measures:
+            self.fetch_ns = self._fetching_of(passed_ns, count)
+            self.slowest_ns, self.slowest_index = watch.slowest_ns, watch.slowest_index
+        self._is_quick = count == len(indices) and (passed_ns < _QUICK_NS * count or count > _MANY)
         return count, watch.odd
+
+    def _fetching_of(self, passed_ns: int, count: int) -> int:
+        """How much of the time was fetching, where samples were not timed apart: a slow one is all fetching."""
+        self._untimed += 1
+        return int(max(passed_ns * self._fetch_share, passed_ns - count * self._write_ns))
 
     def timed(self, action: Callable[[], Any], index: int | None) -> Any:
         """Runs ``action``, which fetches; its time counts as fetching, its error as the dataset's."""
@@ -196,17 +205,18 @@ class Fetcher:
         dataset, cell, word, seq = self._dataset, self._cell.words, wanted.word, wanted.seq
         plain, passes = self._is_plain, self._passes
         started = perf_counter_ns()
-        fetch_ns, slowest_ns = self.fetch_ns, self.slowest_ns
+        fetch_ns, slowest_ns = 0, self.slowest_ns
         due_ns, measures = self.due_ns, self._measures
+        apart = measures and (len(indices) <= _MANY or self._untimed >= _UNTIMED)
+        ended = started
         for row, index in enumerate(indices):
             # The next two lines are `not wanted` and `cell.at`: for small samples the calls would cost as much again.
             if word[0] != seq:
                 raise TakenBack
             cell[ROW], cell[INDEX] = row, index
-            begun = perf_counter_ns() if measures or due_ns != NEVER else 0
-            if begun > due_ns:
-                due_ns = NEVER
-                self.when_due()
+            if apart or due_ns != NEVER:
+                ended = perf_counter_ns()
+                due_ns = due_ns if ended <= due_ns else self._is_due()
             if plain:
                 try:
                     sample = dataset[index]
@@ -217,7 +227,8 @@ class Fetcher:
             else:
                 sample = self._patiently(index)
             if measures:
-                took = perf_counter_ns() - begun
+                begun, ended = ended, perf_counter_ns()
+                took = ended - begun
                 fetch_ns += took
                 if took > slowest_ns:
                     slowest_ns = took
@@ -226,11 +237,23 @@ class Fetcher:
                 yield sample
             else:
                 self.skipped.append((index, sample.report))
-        self.fetch_ns, self.slowest_ns = fetch_ns, slowest_ns
-        passed_ns = max(1, perf_counter_ns() - started)
-        self._fetch_share = fetch_ns / passed_ns
-        self._is_quick = plain and passed_ns < _QUICK_NS * len(indices)
-        self._untimed = 0
+        self.slowest_ns = slowest_ns
+        self._sum_up(fetch_ns, max(1, perf_counter_ns() - started), len(indices), apart=apart)
+
+    def _is_due(self) -> int:
+        """Does it; gives back when to do it again."""
+        self.when_due()
+        return NEVER
+
+    def _sum_up(self, fetch_ns: int, passed_ns: int, count: int, *, apart: bool) -> None:
+        """The samples of a batch were fetched one by one, and timed apart from what was done with them, or not."""
+        self._is_quick = self._is_plain and (passed_ns < _QUICK_NS * count or count > _MANY)
+        if apart:
+            self._untimed = 0
+            self._fetch_share, self._write_ns = fetch_ns / passed_ns, (passed_ns - fetch_ns) / max(1, count)
+            self.fetch_ns += fetch_ns
+        elif self._measures:
+            self.fetch_ns += self._fetching_of(passed_ns, count)
 
     def _whole(self, indices: list[int], wanted: Wanted) -> Iterator[Any]:
         if not wanted:

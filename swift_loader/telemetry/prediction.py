@@ -24,6 +24,8 @@ _STARVED = 0.05
 #: Where the kernel does not tell how long a worker waited for a core: with so much of the cores in use, all that was no
 #: CPU time was that.
 _FULL = 0.9
+#: A worker that could run for less of a batch's time than this mostly waits.
+_MOSTLY = 0.5
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,7 +103,7 @@ def predict(measured: Measured, workers: int, threads: int = 1) -> Predicted:
     """
     limits = {
         "workers": workers / max(_batch_s(measured, threads), 1e-9),
-        "cores": _cores_left(measured, workers) / max(measured.cpu_s + measured.consumer_cpu_s, 1e-9),
+        "cores": _cores_left(measured) / max(measured.cpu_s + measured.consumer_cpu_s, 1e-9),
         "consumer": 1 / max(measured.busy_s, 1e-9),
     }
     if measured.is_held_up_between and workers >= measured.workers:
@@ -130,8 +132,12 @@ def _batch_s(measured: Measured, threads: int) -> float:
     return runs_s + measured.wait_s - fetches_s + fetches_s * measured.threads / threads
 
 
-def _cores_left(measured: Measured, workers: int) -> float:
-    """What others leave: the rest, or our share of all when everybody wants more than there is."""
-    others = max(0.0, min(measured.cores_of_others, measured.cores))
-    ours = workers + min(1.0, measured.consumer_cpu_s * measured.batches_per_s)
-    return max(measured.cores - others, measured.cores * ours / (ours + others))
+def _cores_left(measured: Measured) -> float:
+    """What others leave. They keep what they had: kernels share cores among sessions and containers, not by how many
+    processes each of them has.
+    """
+    got = (measured.cpu_s + measured.consumer_cpu_s) * measured.batches_per_s
+    wanted_s = measured.cpu_s + (measured.delay_s or 0.0)
+    # Who sleeps most of the time gets a core when it wakes up, whoever else wants one.
+    mostly_waits = wanted_s < _MOSTLY * measured.work_s
+    return max(measured.cores - measured.cores_of_others, got, measured.cores / 2 if mostly_waits else 0.0)

@@ -180,7 +180,9 @@ def _short(seconds: float) -> str:
         scaled = seconds * factor
         if scaled < 999.5:
             return f"{scaled:.1f} {unit}" if scaled < 99.95 else f"{scaled:.0f} {unit}"
-    return f"{seconds:.1f} s" if seconds < 99.95 else f"{seconds:,.0f} s"
+    if seconds < 9999.5:
+        return f"{seconds:.1f} s" if seconds < 99.95 else f"{seconds:.0f} s"
+    return f"{min(seconds / 3600, 99_999):.0f} h"
 
 
 def _bytes(count: float) -> str:

@@ -1,4 +1,4 @@
-"""One rank can tell how much every rank starved, without the others taking part; who is missing is shown as that."""
+"""One rank can tell how much every rank starved, without the others taking part; who is not there is missing."""
 
 from __future__ import annotations
 

@@ -59,11 +59,23 @@ def test_the_consumers_own_threads_need_cores_too():
     assert predict(hungry, 8).batches_per_s == pytest.approx(10)
 
 
-def test_others_are_reckoned_with():
-    shared = measured(cores=2.0, cores_of_others=1.0, busy_s=0.0)
-    assert predict(shared, 1).batches_per_s == pytest.approx(10)
-    assert predict(shared, 2).batches_per_s == pytest.approx(2 / 0.1 * 2 / 3)  # a fair share of two cores for three
-    assert predict(shared, 9).batches_per_s > predict(shared, 2).batches_per_s
+def test_others_keep_what_they_have():
+    shared = measured(cores=2.0, cores_of_others=1.5, busy_s=0.0, batches_per_s=5.0, delay_s=0.1, work_s=0.2)
+    assert predict(shared, 1).batches_per_s == pytest.approx(5)
+    assert predict(shared, 8).batches_per_s == pytest.approx(5)
+    assert predict(shared, 8).limit == "cores"
+
+
+def test_what_workers_got_of_the_cores_they_will_get_again():
+    """The kernel's counts are coarse: others can not have used what we used."""
+    assert predict(measured(cores=2.0, cores_of_others=1.5), 1).batches_per_s == pytest.approx(10)
+
+
+def test_workers_that_mostly_wait_find_a_core_among_others():
+    waiting = measured(cores=2.0, cores_of_others=1.99, cpu_s=0.01, busy_s=0.0)
+    assert predict(waiting, 8).batches_per_s == pytest.approx(80)
+    assert predict(waiting, 64).batches_per_s == pytest.approx(100)
+    assert predict(waiting, 64).limit == "cores"
 
 
 def test_threads_wait_side_by_side_and_compute_one_after_the_other():
