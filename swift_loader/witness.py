@@ -94,6 +94,8 @@ class Witness:
             self._recorder.epoch(epoch)
         if self._trace is not None:
             self._trace.end_epoch()
+        if self.live is not None:
+            self.live.end_epoch()
         self._is_noted = False
 
     def info(self, message: str, **facts: object) -> None:
