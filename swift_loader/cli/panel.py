@@ -19,7 +19,8 @@ _BAR = 10
 #: A loader in which something is being made posts twice a second.
 _SILENT_S = 3.0
 _HOLDERS = {"slots_free": "free", "slots_ordered": "ordered", "slots_full": "full", "slots_leased": "held"}
-_AT_WIDTH = 39
+#: What a worker is at has so much room, and in narrow terminals what the other columns leave of it.
+_AT_WIDTH, _OTHER_COLUMNS, _LEAST_AT = 39, 41, 18
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,8 +82,9 @@ def _block(found: Found, now_ns: int, width: int) -> Iterator[str]:
     yield f"  {_rates(shown, figures)}"
     if shown.workers:
         yield f"  {_queues(shown)}"
-        yield f"  {'worker':>6} {'pid':>7}  {'is at':<{_AT_WIDTH}} {'still':>7} {'orders':>6} {'done':>5}"
-        yield from map(_worker, shown.workers)
+        at = max(_LEAST_AT, min(_AT_WIDTH, width - _OTHER_COLUMNS))
+        yield f"  {'worker':>6} {'pid':>7}  {'is at':<{at}} {'still':>7} {'orders':>6} {'done':>5}"
+        yield from (_worker(worker, at) for worker in shown.workers)
     if figures.silent_s > _SILENT_S and any(worker.ordered for worker in shown.workers):
         yield f"  silent for {_duration(figures.silent_s)}: its Python is held by one call, or stopped"
     deaths = [worker for worker in shown.workers if worker.deaths]
@@ -110,11 +112,11 @@ def _queues(shown: Shown) -> str:
     return f"ready [{bar}] {shown.ready}/{shown.ready_most}  slots: {slots or 'none yet'}, {size}"
 
 
-def _worker(worker: WorkerShown) -> str:
-    at, pid = _at(worker)[:_AT_WIDTH], worker.pid or "-"
+def _worker(worker: WorkerShown, width: int) -> str:
+    at, pid = _at(worker)[:width], worker.pid or "-"
     still = _duration(worker.still_s) if worker.still_s >= 1 else "-"
     counts = f"{worker.ordered:>6} {worker.unmerged:>5}"
-    return f"  {worker.number:>6} {pid:>7}  {at:<{_AT_WIDTH}} {still:>7} {counts}"
+    return f"  {worker.number:>6} {pid:>7}  {at:<{width}} {still:>7} {counts}"
 
 
 def _at(worker: WorkerShown) -> str:

@@ -8,6 +8,8 @@ from swift_loader.cli.boards import Found
 from swift_loader.cli.panel import figures_of, lines_of
 from tests.shown import S, shown, worker
 
+HOLDERS = ("slots_free", "slots_ordered", "slots_full", "slots_leased")
+
 
 def page(*loaders: object, width: int = 80, at_s: float = 100.0) -> str:
     return "\n".join(lines_of([Found(4242, 7, one) for one in loaders], int(at_s * S), width))
@@ -76,7 +78,7 @@ def test_no_line_is_wider_than_the_terminal(width: int):
         consumer=1023, consumer_count=1024, dataset="A" * 200, batch_size=10**6, epoch=10**6, step=10**9,
         step_count=10**9, began_ns=-(10**16), since_ns=-(10**16), recent_batches=large, recent_samples=large,
         recent_nbytes=large * 1000, ready=10**4, ready_most=10**4, last=["word " * 100, "x" * 500],
-        slots={**dict.fromkeys(("slots_free", "slots_ordered", "slots_full", "slots_leased"), 4096), "slot_bytes": large},
+        slots={**dict.fromkeys(HOLDERS, 4096), "slot_bytes": large},
         workers=[worker(n, pid=4194304, index=10**12, still_s=1e6, ordered=99, deaths=9, last_death="d" * 300)
                  for n in (0, 1023)],
     )  # fmt: skip
