@@ -118,6 +118,8 @@ class Witness:
         """Sums up what was noted since the last time; gives back what other consumers are to know of it."""
         if self._trace is not None:
             self._trace.end_epoch()
+        if self.live is not None:
+            self.live.end_epoch()
         recorder, is_noted = self._recorder, self._is_noted
         self._is_noted = False
         if recorder is None or not is_noted:

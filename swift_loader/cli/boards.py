@@ -41,7 +41,7 @@ def _of_process(folder: Path) -> Iterator[Found]:
     try:
         if folder.stat().st_uid != os.geteuid():
             return
-        places = [place for place in (folder / "fd").iterdir() if str(place.readlink()) == _LINK]
+        places = [place for place in (folder / "fd").iterdir() if _leads_to(place, _LINK)]
         number_inside = _number_inside(folder) if places else 0
     except OSError:  # gone meanwhile, or not for us to see
         return
@@ -49,6 +49,13 @@ def _of_process(folder: Path) -> Iterator[Found]:
         shown = _read(place)
         if shown is not None and shown.pid == number_inside:
             yield Found(int(folder.name), int(place.name), _as_now(folder, shown))
+
+
+def _leads_to(place: Path, link: str) -> bool:
+    try:
+        return str(place.readlink()) == link
+    except OSError:  # it was closed since it was listed
+        return False
 
 
 def _read(place: Path) -> Shown | None:
@@ -67,9 +74,9 @@ def _read(place: Path) -> Shown | None:
 def _as_now(folder: Path, shown: Shown) -> Shown:
     """With what the workers themselves write they are at, where their page can be had: the board may be stale."""
     place = folder / "fd" / str(shown.control_fd)
+    if not _leads_to(place, _CONTROL_LINK):
+        return shown
     try:
-        if str(place.readlink()) != _CONTROL_LINK:
-            return shown
         fd = os.open(place, os.O_RDONLY | os.O_CLOEXEC)
     except OSError:
         return shown
@@ -84,7 +91,7 @@ def _as_now(folder: Path, shown: Shown) -> Shown:
 def _at_work(worker: WorkerShown, fd: int) -> WorkerShown:
     cell = Cell(cell_words_of(fd, worker.number))
     index = cell.index
-    return replace(worker, stage=cell.stage, index=-1 if index is None else index, row=0 if index is None else cell.row)
+    return replace(worker, stage=cell.stage, index=-1 if index is None else index)
 
 
 def _number_inside(folder: Path) -> int:

@@ -19,7 +19,8 @@ _BAR = 10
 #: A loader in which something is being made posts twice a second.
 _SILENT_S = 3.0
 _HOLDERS = {"slots_free": "free", "slots_ordered": "ordered", "slots_full": "full", "slots_leased": "held"}
-_AT_WIDTH = 39
+#: What a worker is at has so much room, and in narrow terminals what the other columns leave of it.
+_AT_WIDTH, _OTHER_COLUMNS, _LEAST_AT = 39, 41, 18
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,8 +82,9 @@ def _block(found: Found, now_ns: int, width: int) -> Iterator[str]:
     yield f"  {_rates(shown, figures)}"
     if shown.workers:
         yield f"  {_queues(shown)}"
-        yield f"  {'worker':>6} {'pid':>7}  {'is at':<{_AT_WIDTH}} {'still':>7} {'orders':>6} {'done':>5}"
-        yield from (_worker(worker, shown.batch_size) for worker in shown.workers)
+        at = max(_LEAST_AT, min(_AT_WIDTH, width - _OTHER_COLUMNS))
+        yield f"  {'worker':>6} {'pid':>7}  {'is at':<{at}} {'still':>7} {'orders':>6} {'done':>5}"
+        yield from (_worker(worker, at) for worker in shown.workers)
     if figures.silent_s > _SILENT_S and any(worker.ordered for worker in shown.workers):
         yield f"  silent for {_duration(figures.silent_s)}: its Python is held by one call, or stopped"
     deaths = [worker for worker in shown.workers if worker.deaths]
@@ -110,19 +112,19 @@ def _queues(shown: Shown) -> str:
     return f"ready [{bar}] {shown.ready}/{shown.ready_most}  slots: {slots or 'none yet'}, {size}"
 
 
-def _worker(worker: WorkerShown, batch_size: int) -> str:
-    at, pid = _at(worker, batch_size)[:_AT_WIDTH], worker.pid or "-"
+def _worker(worker: WorkerShown, width: int) -> str:
+    at, pid = _at(worker)[:width], worker.pid or "-"
     still = _duration(worker.still_s) if worker.still_s >= 1 else "-"
     counts = f"{worker.ordered:>6} {worker.unmerged:>5}"
-    return f"  {worker.number:>6} {pid:>7}  {at:<{_AT_WIDTH}} {still:>7} {counts}"
+    return f"  {worker.number:>6} {pid:>7}  {at:<{width}} {still:>7} {counts}"
 
 
-def _at(worker: WorkerShown, batch_size: int) -> str:
+def _at(worker: WorkerShown) -> str:
     if not worker.pid or worker.state not in ("serves", "starts"):
         return plain(worker.state)
     if worker.index < 0:
         return "waits for an order" if worker.stage == "waits" else plain(worker.stage)
-    return f"{plain(worker.stage)} sample {worker.index} ({worker.row + 1} of {batch_size})"
+    return f"{plain(worker.stage)} sample {worker.index}"
 
 
 def _told(text: str, width: int) -> list[str]:
@@ -149,7 +151,7 @@ def _nbytes(value: float) -> str:
 
 
 def _duration(seconds: float) -> str:
-    if seconds < 60:
+    if seconds < 100:
         return f"{seconds:.1f} s" if seconds < 9.95 else f"{seconds:.0f} s"
     minutes, hours = seconds / 60, seconds / 3600
     return f"{minutes:.0f} min" if minutes < 100 else f"{hours:.0f} h" if hours < 48 else f"{hours / 24:.0f} d"

@@ -34,7 +34,6 @@ class WorkerShown:
     """0: there is none now."""
     state: str
     stage: str
-    row: int
     index: int
     """The sample in hand; -1: none."""
     ordered: int

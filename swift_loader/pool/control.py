@@ -94,11 +94,6 @@ class Cell:
         return index if index >= 0 and self.words[STAGE] >= FETCHES else None
 
     @property
-    def row(self) -> int:
-        """The place in the batch of the sample in hand."""
-        return int(self.words[ROW])
-
-    @property
     def can_be_asked(self) -> bool:
         """Whether the worker has come so far that a question does not kill it."""
         return bool(self.words[STAGE] != STARTS)

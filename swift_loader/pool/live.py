@@ -79,6 +79,10 @@ class Live:
         if now_ns >= self._due_ns:
             self._post()
 
+    def end_epoch(self) -> None:
+        """Nothing may be asked for a while."""
+        self._post()
+
     def tell(self, what: str) -> None:
         """Something went wrong."""
         self._last.append(what[:_LAST_LENGTH])

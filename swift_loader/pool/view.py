@@ -74,7 +74,6 @@ def _shown(line: Line) -> WorkerShown:
         pid=0 if process is None else process.pid,
         state=line.policy.state.value,
         stage=cell.stage,
-        row=0 if index is None else cell.row,
         index=-1 if index is None else index,
         ordered=len(line.outstanding),
         unmerged=line.unmerged,

@@ -133,14 +133,13 @@ class _Painter:
                 ("consumer waits for data", moments.asked_ns, moments.taken_ns),
                 ("transfer to device", moments.taken_ns, moments.handed_ns),
             )
-            last_ns = 0
             for what, begun_ns, ended_ns in parts:
                 if ended_ns > (begun := max(begun_ns, free_ns)):
                     yield self._slice(_CONSUMER_LANE, what, begun, ended_ns, args)
-                    free_ns, last_ns = ended_ns, begun
+                    free_ns = ended_ns
             number = self._arrows.get((record.epoch, record.step))
-            if number is not None and last_ns:
-                yield self._arrow("f", _CONSUMER_LANE, last_ns, number)
+            if number is not None and free_ns == moments.handed_ns > moments.taken_ns:
+                yield self._arrow("f", _CONSUMER_LANE, moments.taken_ns, number)
 
     def _slice(self, lane: int, what: str, begun_ns: int, ended_ns: int, args: str) -> _Event:
         text = (

@@ -42,6 +42,8 @@ class Trace:
         self._batches: deque[tuple[BatchRecord, Moments]] = deque(maxlen=KEPT_STEPS)
         self._lanes: dict[str, deque[Span]] = {}
         self._due_ns = 0
+        self._is_written = True
+        """Nothing was noted that is not in the file."""
         try:
             trusted(self._path)
         except OSError as error:
@@ -53,6 +55,7 @@ class Trace:
         """Notes one batch."""
         if self._path is not None:
             self._batches.append((record, moments))
+            self._is_written = False
 
     def lane(self, name: str) -> Callable[[Span], None]:
         """Where a thread tells what it does: to be called with one span after the other."""
@@ -61,9 +64,10 @@ class Trace:
     def end_epoch(self) -> None:
         """Writes the file if that takes no more than a hundredth of the time that has passed since it was written."""
         begun = perf_counter_ns()
-        if self._path is not None and begun >= self._due_ns:
+        if self._path is not None and begun >= self._due_ns and not self._is_written:
             self._write(self._path)
             ended = perf_counter_ns()
+            self._is_written = True
             self._due_ns = ended + _WORTH * (ended - begun)
 
     def close(self) -> None:
