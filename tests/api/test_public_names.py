@@ -30,6 +30,7 @@ SIGNATURES = {
     "state_dict": "self",
     "load_state_dict": "self, state",
     "statistics": "self",
+    "tune": "self, consumer_ms=0.0, **wishes",
     "close": "self",
     "__len__": "self",
     "__iter__": "self",
