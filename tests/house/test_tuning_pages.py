@@ -58,7 +58,7 @@ def test_the_commands_and_options_of_a_page_exist(name: str):
     parser = argparse.ArgumentParser()
     COMMANDS[name].add_arguments(parser)
     parser.parse_args(words)
-    named = set(re.findall(r"`[^`]*?(--[a-z-]+)", (DOCS / f"{name}.md").read_text()))
+    named = set(re.findall(r"(?<![-\w])--[a-z][a-z-]*", (DOCS / f"{name}.md").read_text()))
     assert named <= options(name)
 
 
