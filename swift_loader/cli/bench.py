@@ -12,7 +12,7 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -48,6 +48,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--collate", metavar="pkg.mod:fn", help="the collate_fn of every side")
     parser.add_argument("--start-method", choices=("forkserver", "spawn", "fork"), help="default: each side's own")
     parser.add_argument("--consumer-ms", type=float, default=0.0, metavar="T", help="a pause after each batch")
+    parser.add_argument("--sides", nargs="+", choices=tuple(SIDES), default=list(SIDES), help="default: all")
     parser.add_argument("--rounds", type=_positive, default=3, help="default: %(default)s")
     parser.add_argument("--seconds", type=float, default=6.0, metavar="S",
                         help="about so long each side runs in a round (default: %(default)s)")  # fmt: skip
@@ -73,7 +74,7 @@ def run(arguments: argparse.Namespace) -> int:
         return 1
     is_stopped = False
     try:
-        for latest in _rounds(report, arguments.rounds):
+        for latest in _rounds(report, arguments.sides, arguments.rounds):
             report = latest
     except KeyboardInterrupt:
         is_stopped = True
@@ -122,9 +123,8 @@ def _spec(arguments: argparse.Namespace) -> Spec:
     )
 
 
-def _rounds(report: Report, count: int) -> Iterator[Report]:
+def _rounds(report: Report, sides: Sequence[str], count: int) -> Iterator[Report]:
     """Runs every side in every round, each round beginning with another; gives the report after each."""
-    sides = list(SIDES)
     turns = [sides[(number + place) % len(sides)] for number in range(count) for place in range(len(sides))]
     rounds: dict[str, list[Measured]] = {}
     failures: dict[str, str] = {}

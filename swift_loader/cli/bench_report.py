@@ -88,12 +88,17 @@ class Report:
         theirs: list[str] = []
         alike: list[str] = []
         for metric in METRICS:
-            mine, best = self.middle(OURS, metric), self._best_of_torch(metric)
+            best = self._best_of_torch(metric)
+            mine = self.middle(OURS, metric)
             if mine is None or best is None:
                 continue
-            ratio = _ratio(mine, best, metric)
-            said = f"{metric.title} ({short(mine)} against {short(best)} {metric.unit})"
-            (alike if 1 / _ALIKE < ratio < _ALIKE else ours if ratio > 1 else theirs).append(said)
+            its = self.middle(best, metric) or 0.0
+            said = f"{metric.title} ({short(mine)} against {short(its)} {metric.unit})"
+            ratio = _ratio(mine, its, metric)
+            if 1 / _ALIKE < ratio < _ALIKE or self._overlap(best, metric):
+                alike.append(said)
+            else:
+                (ours if ratio > 1 else theirs).append(said)
         parts = [("swift_loader is better at", ours), ("torch is better at", theirs), ("alike:", alike)]
         text = ". ".join(f"{head} {', '.join(said)}" for head, said in parts if said)
         return f"{text}." if text else "There is nothing to compare."
@@ -117,10 +122,17 @@ class Report:
         notes += [f"{LABELS[side]} failed: {reason}" for side, reason in self.failures.items()]
         return notes
 
-    def _best_of_torch(self, metric: Metric) -> float | None:
-        found = [self.middle(side, metric) for side in self.sides if side != OURS]
-        values = [value for value in found if value is not None]
-        return (max if metric.higher_is_better else min)(values) if values else None
+    def _best_of_torch(self, metric: Metric) -> str | None:
+        found = {side: self.middle(side, metric) for side in self.sides if side != OURS}
+        measured = {side: value for side, value in found.items() if value is not None}
+        if not measured:
+            return None
+        return (max if metric.higher_is_better else min)(measured, key=lambda side: measured[side])
+
+    def _overlap(self, other: str, metric: Metric) -> bool:
+        """Whether some round of one side is between those of the other: then they cannot be told apart."""
+        mine, theirs = self.values(OURS, metric), self.values(other, metric)
+        return min(mine) <= max(theirs) and min(theirs) <= max(mine)
 
     def to_dict(self) -> dict[str, Any]:
         """All of it, for JSON."""

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from swift_loader.cli.page import Page
     from swift_loader.tuning import Progress, Tuning
 
-_BAR = "{desc:<30.30} |{bar}| at most {postfix} left"
+_BAR = "{desc:<46.46} |{bar}|"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -112,8 +112,7 @@ class _Watch:
     def __call__(self, progress: Progress) -> None:
         self.last = progress.so_far
         minutes, seconds = divmod(round(progress.seconds - progress.passed_s), 60)
-        self._bar.set_description_str(progress.now, refresh=False)
-        self._bar.set_postfix_str(f"{minutes}:{seconds:02}", refresh=False)
+        self._bar.set_description_str(f"at most {minutes}:{seconds:02} left, {progress.now}", refresh=False)
         self._bar.n = progress.passed_s
         self._bar.refresh()
 

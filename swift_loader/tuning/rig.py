@@ -7,6 +7,7 @@ taken first: how long they last says how long it stood still, not how fast it is
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from threading import Thread
 from time import monotonic, perf_counter, sleep
 from typing import Any, Protocol
 
@@ -18,6 +19,7 @@ from swift_loader.tuning.looks import Choice, Failure, Look
 _READY_S = 0.5e-3
 #: A worker that has made no batch by then has none to make: there are more workers than the loader finds work for.
 _WARM_S = 20.0
+_CLOSING_S = 10.0
 _MADE = ("fetch_s", "collate_s", "encode_s")
 
 
@@ -73,9 +75,16 @@ class Rig:
             return Failure(str(error).partition("\n")[0])
 
     def close(self) -> None:
-        """Closes what is alive."""
-        while self._alive:
-            self._end(next(iter(self._alive)))
+        """Closes what is alive, at the same time: a worker in the middle of a batch is given half a second."""
+        loaders = [alive.loader for alive in self._alive.values()]
+        closers = [Thread(target=loader.close, name="swift-closer", daemon=True) for loader in loaders[1:]]
+        for closer in closers:
+            closer.start()
+        for loader in loaders[:1]:
+            loader.close()
+        for closer in closers:
+            closer.join(timeout=_CLOSING_S)
+        self._alive.clear()
 
     def _begun(self, choice: Choice, beside: Choice | None) -> _Alive:
         for other in list(self._alive):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import textwrap
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -30,9 +31,12 @@ class Subject(NamedTuple):
 
     @classmethod
     def of(cls, dataset_class: Any, kwargs: Mapping[str, Any]) -> Self:
-        """Names what has a name; what is long is left to the reader."""
-        text = repr(dict(kwargs))
-        return cls(getattr(dataset_class, "__name__", "Dataset"), text if len(text) <= _LONG else "dataset_kwargs")
+        """Names what has a name and can be written; the rest is left to the reader."""
+        name, text = getattr(dataset_class, "__name__", ""), repr(dict(kwargs))
+        return cls(
+            name if name.isidentifier() else "dataset_class",
+            text if len(text) <= _LONG and _is_literal(text) else "dataset_kwargs",
+        )
 
 
 class Row(NamedTuple):
@@ -118,7 +122,9 @@ class Tuning:
         """What it comes to, in words."""
         row = self.row
         if row is None:
-            return "Nothing was measured yet."
+            if not self.batch_s:
+                return "Nothing was measured yet."
+            return f"A worker takes {1e3 * self.batch_s:.3g} ms for a batch; nothing else was measured yet."
         workers = self.choice.words(self.usual)
         rate = f"{row.batches_per_s:,.1f} batches/s ({row.samples_per_s:,.0f} samples/s)"
         if not self.is_whole:
@@ -185,7 +191,8 @@ def told(evidence: Evidence, task: Task, subject: Subject, found: Choice | None)
     """What the looks say; ``found`` is the policy's answer, if it came to one."""
     choice = found or evidence.fewest() or task.base
     rows = tuple(_row(evidence, one) for one in sorted(evidence.looks))
-    first = next(iter(evidence.hurried.get(task.base, [])[1:] or evidence.looks.get(task.base, [])), _NOTHING)
+    looks = evidence.hurried.get(task.base) or evidence.looks.get(task.base) or [_NOTHING]
+    first = looks[:2][-1]
     return Tuning(
         choice=choice,
         rows=rows,
@@ -228,6 +235,14 @@ def _notes(evidence: Evidence, choice: Choice) -> list[str]:
             "close as that may be told apart wrongly."
         )
     return notes
+
+
+def _is_literal(text: str) -> bool:
+    try:
+        ast.literal_eval(text)
+    except (ValueError, SyntaxError):
+        return False
+    return True
 
 
 def _short(rate: float) -> str:

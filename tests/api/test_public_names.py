@@ -33,6 +33,7 @@ SIGNATURES = {
     "statistics": "self",
     "replay": "self, epoch, step, consumer_index=None",
     "save_replay": "self, path",
+    "tune": "self, consumer_ms=0.0, **wishes",
     "close": "self",
     "__len__": "self",
     "__iter__": "self",
