@@ -44,6 +44,8 @@ class Files:
 
     def close(self) -> None:
         """Lets go of them."""
+        with contextlib.suppress(OSError):
+            Locks(self.index_fd).leave_all()  # a mapping may hold the files open for longer
         for fd in (self.index_fd, self.data_fd):
             with contextlib.suppress(OSError):
                 os.close(fd)
