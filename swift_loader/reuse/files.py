@@ -44,6 +44,8 @@ class Files:
 
     def close(self) -> None:
         """Lets go of them."""
+        with contextlib.suppress(OSError):
+            Locks(self.index_fd).leave_all()  # a mapping may hold the files open for longer
         for fd in (self.index_fd, self.data_fd):
             with contextlib.suppress(OSError):
                 os.close(fd)
@@ -180,18 +182,18 @@ class Disk:
     def existing(self, *, writable: bool) -> tuple[int, int] | None:
         """See `Ground`."""
         mode = os.O_RDWR if writable else os.O_RDONLY
+        fds: list[int] = []
         try:
-            index_fd = _opened(self._names[0], mode)
-        except FileNotFoundError:
-            return None
-        try:
-            return index_fd, _opened(self._names[1], mode)
-        except FileNotFoundError:
-            os.close(index_fd)
-            return None
+            for name in self._names[:2]:
+                with contextlib.suppress(FileNotFoundError):
+                    fds.append(_opened(name, mode))
+            if len(fds) == 2:
+                return fds[0], fds[1]
         except BaseException:
-            os.close(index_fd)
+            _close_all(fds)
             raise
+        _close_all(fds)  # one alone is nothing
+        return None
 
     def fresh(self) -> tuple[int, int]:
         """See `Ground`. What a job that was killed has left under these names goes."""
@@ -221,6 +223,11 @@ class Disk:
 
     def __str__(self) -> str:
         return str(self._path)
+
+
+def _close_all(fds: list[int]) -> None:
+    for fd in fds:
+        os.close(fd)
 
 
 def _opened(path: Path, mode: int) -> int:

@@ -47,6 +47,10 @@ class Locks:
         """Lets go of them."""
         self._set(fcntl.F_UNLCK, place, count)
 
+    def leave_all(self) -> None:
+        """Lets go of all."""
+        self._set(fcntl.F_UNLCK, 0, 0)
+
     def others_hold(self, place: int, count: int = 1) -> bool:
         """Whether anybody else holds, or shares, one of ``count`` places; 0 for all from there on."""
         asked = _FLOCK.pack(fcntl.F_WRLCK, 0, place, count, 0)

@@ -74,17 +74,18 @@ class Room:
             return False
         try:
             # Room for several at once, so that less is left over at its end.
-            for count in (max(least, -(-_TOGETHER * nbytes // self._arena_nbytes)), least):
-                first = self._found(count)
-                first = self._grown(count) if first is None else first
+            several = max(least, -(-_TOGETHER * nbytes // self._arena_nbytes))
+            self._look_if_due(least)
+            ways = ((self._found, several), (self._found, least), (self._grown, several), (self._grown, least))
+            for claim, count in ways:
+                first = claim(count)
                 if first is not None:
-                    self._turn_to(first, count)
-                    return True
+                    return self._turn_to(first, count)
             return False
         finally:
             self._locks.leave(index.LOCK_ROOM)
 
-    def _turn_to(self, first: int, count: int) -> None:
+    def _turn_to(self, first: int, count: int) -> bool:
         start = index.RECORDS + first * self._arena_nbytes
         before, before_count = self._ours
         if before_count and start == self._end:  # they follow ours: what is left of those is filled too
@@ -96,6 +97,7 @@ class Room:
             self._locks.leave(index.LOCK_ARENA + before, done - before)
         self._ours = kept, first + count - kept
         self._end = start + count * self._arena_nbytes
+        return True
 
     def _grown(self, count: int) -> int | None:
         """New arenas at the end of the file."""
@@ -106,8 +108,8 @@ class Room:
         self._count_claims(first, self._claims(first, count))
         return first
 
-    def _found(self, count: int) -> int | None:
-        """Arenas in a row that are free again."""
+    def _look_if_due(self, count: int) -> None:
+        """Looks for arenas that are free again, if fewer than ``count`` are known, and not too often."""
         arenas = self._arena_count()
         is_time = arenas >= self._look_at_count
         is_time |= arenas + count > self._most_arenas and monotonic() > self._look_at_s
@@ -116,6 +118,9 @@ class Room:
             self._look_at_s = monotonic() + _LOOK_S
             if len(self._free) < count:
                 self._look_at_count = arenas + arenas // _GROWN + 1
+
+    def _found(self, count: int) -> int | None:
+        """Arenas in a row that are free again."""
         at = 0
         while at + count <= len(self._free):
             row = self._free[at : at + count]
