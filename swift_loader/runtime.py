@@ -15,7 +15,6 @@ from __future__ import annotations
 import os
 import sys
 import warnings
-from collections import deque
 from time import perf_counter_ns
 from typing import TYPE_CHECKING, Any
 from weakref import WeakSet
@@ -30,6 +29,7 @@ from swift_loader.pool.failures import place_of, with_command
 from swift_loader.pool.flight import FlightRecorder
 from swift_loader.pool.inline import HeapMemory, InlinePool
 from swift_loader.pool.keeping import with_memory
+from swift_loader.pool.leftout import LeftOut
 from swift_loader.pool.recipe import Recipe
 from swift_loader.position import Position, Setting, State
 from swift_loader.telemetry import Measured, Moments, rank_table, report
@@ -78,7 +78,6 @@ class Runtime:
     cycle, and a forgotten one would be seen late or never."""
     _step_count = 0
     _taken: tuple[int, int, int] | None = None
-    _skip_count = 0
     _is_adrift = False
     """The consumer's thread was interrupted as it took a batch, which may be in nobody's hands now."""
 
@@ -92,7 +91,7 @@ class Runtime:
         """What is handed out next, if the iteration goes on."""
         self._begin_at = Position()
         """Where the next iteration begins."""
-        self._last_skipped: deque[str] = deque(maxlen=3)
+        self._left_out = LeftOut(config.max_skipped, recipe.consumer)
         self._recipe = recipe
         self._stage = stage
         self._witness = Witness(recipe, starves)
@@ -189,7 +188,7 @@ class Runtime:
         ticket, parcel = delivery.ticket, delivery.parcel
         self._taken = (ticket.epoch, ticket.step, parcel.rows)
         if parcel.attachment is not None and parcel.attachment.skipped:
-            self._count_skipped(parcel.attachment.skipped)
+            self._leave_out(parcel.attachment.skipped, ticket.epoch, ticket.step)
         if looks:
             self._witness.note(delivery, Moments(delivery.came_ns, asked, came, perf_counter_ns()), busy_ns)
         return batch
@@ -198,21 +197,10 @@ class Runtime:
         self._witness.failed(error)
         return with_command(error, self.flight.command(epoch, step))
 
-    def _count_skipped(self, skipped: list[tuple[int, str]]) -> None:
-        """Counts what was left out of batches that are handed out, so that the count does not depend on chance."""
-        self._skip_count += len(skipped)
-        self._last_skipped.extend(reason for _, reason in skipped)
-        assert self._taken is not None
-        epoch, step, _ = self._taken
+    def _leave_out(self, skipped: list[tuple[int, str]], epoch: int, step: int) -> None:
         for index, reason in skipped:
             self._witness.warning("a sample was left out", index=index, reason=reason)
-        most = self._recipe.config.max_skipped
-        if self._skip_count > most:
-            last = "\n  ".join(self._last_skipped)
-            raise DataError(
-                f"{self._skip_count} samples were left out, more than max_skipped={most} (consumer {self.consumer}, "
-                f"epoch {epoch}, step {step}); the last:\n  {last}"
-            )
+        self._left_out.add(skipped, epoch, step)
 
     def end(self) -> None:
         """An iteration has come to its end: what was noted of it is summed up, and told to the other ranks."""
@@ -279,7 +267,7 @@ class Runtime:
         return {
             **self._witness.statistics(),
             **self._pool.statistics(),
-            "samples_skipped": self._skip_count,
+            "samples_skipped": self._left_out.count,
             "epoch": self.epoch,
         }
 
