@@ -8,7 +8,7 @@ from swift_loader.errors import DataError
 
 
 class LeftOut:
-    """What one consumer did not get. Counts batches that are handed out, so that the count does not depend on chance."""
+    """What one consumer did not get, of batches that were handed out: so the count does not depend on chance."""
 
     def __init__(self, most: int, consumer: int) -> None:
         self.count = 0
