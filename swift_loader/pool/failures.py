@@ -54,3 +54,19 @@ def ending(status: int | None) -> str:
         return f"was killed by {signal.Signals(-status).name}"
     except ValueError:  # one of the real-time signals, of which only the first and the last have names
         return f"was killed by signal {-status}"
+
+
+def other_length(name: str, found: int, first: int) -> ConfigError:
+    """Workers have built datasets that are not the same."""
+    return ConfigError(
+        f"the dataset's len() is {found} in {name} and {first} in the first worker: it must be the same wherever the "
+        "dataset is built"
+    )
+
+
+def too_large_at_once(name: str, nbytes: int, most: int) -> WorkerStartFailed:
+    """A worker would have to be replaced after each batch."""
+    return WorkerStartFailed(
+        f"{name} has taken {nbytes:,} bytes after its first batch, and max_worker_nbytes is {most:,}: each worker would "
+        "be replaced at once. Raise it above what a worker needs"
+    )

@@ -11,13 +11,13 @@ from queue import Empty, SimpleQueue
 from time import monotonic
 from typing import TYPE_CHECKING
 
-from swift_loader.errors import ConfigError, LoaderClosed, WorkerDied, WorkerStartFailed
+from swift_loader.errors import LoaderClosed, WorkerDied, WorkerStartFailed
 from swift_loader.pool import messages
 from swift_loader.pool.death import Death, death_of, lingering, told_of_lingering, told_of_standstill
 from swift_loader.pool.descriptors import slots_allowed
 from swift_loader.pool.dispatch import Delivery, Failed
 from swift_loader.pool.exchange import Exchange
-from swift_loader.pool.failures import error_of, start_error
+from swift_loader.pool.failures import error_of, other_length, start_error, too_large_at_once
 from swift_loader.pool.keeping import cache_statistics
 from swift_loader.pool.launch import Launcher
 from swift_loader.pool.notes import Notes
@@ -341,12 +341,7 @@ class Pool:
                 self.sample_count = hello.sample_count
                 self._exchange.set_up(self._recipe.plan(hello.sample_count))
         if hello.sample_count != self.sample_count:
-            self.broke(
-                ConfigError(
-                    f"the dataset's len() is {hello.sample_count} in {line.name} and {self.sample_count} in the first "
-                    "worker: it must be the same wherever the dataset is built"
-                )
-            )
+            self.broke(other_length(line.name, hello.sample_count, self.sample_count))
             return
         line.greet()
         self.heard(line.number, f"{line.name} has built its dataset, in process {hello.pid}")
@@ -354,13 +349,7 @@ class Pool:
     def _leaves(self, line: Line, leaving: Leaving) -> None:
         most = self._config.max_worker_nbytes or 0
         if leaving.first_nbytes > most:
-            self.broke(
-                WorkerStartFailed(
-                    f"{line.name} has taken {leaving.first_nbytes:,} bytes after its first batch, and "
-                    f"max_worker_nbytes is {most:,}: each worker would be replaced at once. Raise it above what a "
-                    "worker needs"
-                )
-            )
+            self.broke(too_large_at_once(line.name, leaving.first_nbytes, most))
         self._recycled += 1
         line.takes_leave()
 
