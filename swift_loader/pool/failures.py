@@ -67,6 +67,6 @@ def other_length(name: str, found: int, first: int) -> ConfigError:
 def too_large_at_once(name: str, nbytes: int, most: int) -> WorkerStartFailed:
     """A worker would have to be replaced after each batch."""
     return WorkerStartFailed(
-        f"{name} has taken {nbytes:,} bytes after its first batch, and max_worker_nbytes is {most:,}: each worker would "
-        "be replaced at once. Raise it above what a worker needs"
+        f"{name} has taken {nbytes:,} bytes after its first batch, and max_worker_nbytes is {most:,}: each worker "
+        "would be replaced at once. Raise it above what a worker needs"
     )
