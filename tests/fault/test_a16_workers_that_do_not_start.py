@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import signal
 import time
 import warnings
 from collections.abc import Callable
@@ -11,10 +13,12 @@ from typing import Any
 import pytest
 
 from swift_loader import SwiftLoader, SwiftLoaderError, WorkerDied, WorkerStartFailed
+from swift_loader.pool import policy
 from swift_loader.pool.policy import DELAYS_S, MAX_BIRTHS
 from tests.datasets import CannotBeBuilt, DiesWhenBuilt, Numbers, calls
 from tests.deadly_datasets import SlowToBuild, Unloadable, leaves_early, raises_early
 from tests.fault.oracle import ALL_WORLDS, World, differences, faultless, record, traced
+from tests.fault.unhurried import BuiltLate
 from tests.fault.worlds import in_some_worlds
 from tests.loaders import made, started
 from tests.watching import flat, run_script, until, workers
@@ -181,3 +185,23 @@ def test_a17_so_is_one_whose_module_takes_long_to_import(method: str, tmp_path: 
         method,
     )
     assert out == "True\n"
+
+
+def test_a16_births_that_others_end_end_nothing_while_another_worker_serves(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(policy, "MAX_KILLED_BIRTHS", 2)
+    monkeypatch.setattr(policy, "DELAYS_S", (0.01, 0.05))
+    (tmp_path / "open").touch()
+    with started(BuiltLate, {"folder": str(tmp_path), "count": 64}, shuffle=False) as loader:
+        iterator = iter(loader)
+        found = next(iterator).tolist()
+        until(lambda: len(calls(tmp_path, "init")) == 2)
+        (tmp_path / "open").unlink()
+        for births in range(2, 7):  # the first to be built made the first batch
+            born = until(lambda count=births: calls(tmp_path, "init")[count - 1 :])[0]
+            os.kill(born.pid, signal.SIGKILL)
+        found += flat(iterator)  # another one tries to be born meanwhile
+        (tmp_path / "open").touch()
+        until(lambda: len(loader.worker_pids) == 2, "the one that nobody has ended")
+    assert found == list(range(64))
