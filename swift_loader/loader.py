@@ -309,7 +309,7 @@ class SwiftLoader:
         Raises:
             ConfigError: if the dataset or a function of the settings cannot be pickled.
         """
-        flight.save(Path(path).absolute(), flight.flight_of(self._recipe(0)))
+        flight.save(Path(path).absolute(), self._recipe(0))
         if self._runtime is not None:
             self._runtime.flight.written_to(Path(path).absolute())
 
