@@ -331,7 +331,7 @@ class SwiftLoader:
             ConfigError: if the dataset or a function of the settings cannot be pickled.
         """
         place = Path(path).absolute()
-        flight.save(place, flight.flight_of(self._recipe(0)))
+        flight.save(place, self._recipe(0))
         if self._runtime is not None:
             self._runtime.flight.written_to(place)
 

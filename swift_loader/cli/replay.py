@@ -16,7 +16,7 @@ from types import TracebackType
 from typing import Any
 
 from swift_loader.errors import ConfigError
-from swift_loader.pool.flight import Flight, load
+from swift_loader.pool.flight import Place, load
 from swift_loader.replay import Replay
 from swift_loader.testing.digest import checksum
 
@@ -41,9 +41,7 @@ def run(arguments: argparse.Namespace) -> int:
     if not faulthandler.is_enabled():
         faulthandler.enable(sys.__stderr__ or 2)  # a sample may be one that ends its process
     try:
-        flight = load(arguments.state)
-        _go_where_it_was(flight)
-        recipe = flight.recipe
+        recipe = load(arguments.state, _go)
         if arguments.rank is not None:
             if not 0 <= arguments.rank < recipe.config.consumer_count:
                 raise ConfigError(f"--rank must be from 0 to {recipe.config.consumer_count - 1}, not {arguments.rank}")
@@ -103,14 +101,14 @@ def _listed(indices: list[int]) -> str:
     return f"{len(indices)} samples: {shown}{f' and {more} more' if more > 0 else ''}"
 
 
-def _go_where_it_was(flight: Flight) -> None:
+def _go(place: Place) -> None:
+    """To where the run was: its modules come before those of this command."""
     known = set(sys.path)
-    sys.path += [entry for entry in flight.path if entry not in known]
-    if flight.folder and flight.folder != os.getcwd():  # noqa: PTH109 - of text
-        try:
-            os.chdir(flight.folder)
-        except OSError as error:
-            print(f"the run was in {flight.folder}, which cannot be gone to: {error.strerror}", file=sys.stderr)
+    sys.path[:0] = [entry for entry in place.path if entry not in known]
+    try:
+        os.chdir(place.folder or ".")
+    except OSError as error:
+        print(f"the run was in {place.folder}, which cannot be gone to: {error.strerror}", file=sys.stderr)
 
 
 def _told(error: BaseException, *, is_debugged: bool) -> int:

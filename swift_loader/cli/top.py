@@ -15,6 +15,7 @@ import time
 import tty
 from collections.abc import Iterator
 from dataclasses import asdict
+from pathlib import Path
 from time import perf_counter_ns
 
 from swift_loader.cli import boards, panel
@@ -33,6 +34,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Prints, or shows until Ctrl-C or q."""
+    if not Path("/proc/self/fd").is_dir():
+        print("swift-loader top needs Linux's /proc, which is not there", file=sys.stderr)
+        return 1
     if arguments.json:
         now_ns = perf_counter_ns()
         told = [{**asdict(one), **asdict(panel.figures_of(one.shown, now_ns))} for one in boards.find()]

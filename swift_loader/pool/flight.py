@@ -8,14 +8,17 @@ from __future__ import annotations
 
 import dataclasses
 import errno
+import json
 import mmap
 import os
 import shlex
 import stat
+import struct
 import sys
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Self
 
 from swift_loader.errors import ConfigError
 from swift_loader.pool.payload import Unsendable, pack, unpack
@@ -25,27 +28,32 @@ from swift_loader.telemetry.outfile import publish, trusted
 if TYPE_CHECKING:
     from swift_loader.config import LoaderConfig
 
-#: Stands at the end, since what is before it is found by its distance from the beginning.
+#: Stands at the end, after where the trainer was and the length of that, since what is packed is found by its distance
+#: from the beginning.
 _MARK = b"swift-loader replay 1\n"
+_LENGTH = struct.Struct("<Q")
+_TAIL_NBYTES = _LENGTH.size + len(_MARK)
 #: Nobody has asked for a file that is written by itself, so it is small or it is not there.
 _MOST_UNASKED_NBYTES = 64 << 20
 
 
 @dataclass(frozen=True, slots=True)
-class Flight:
-    """What is in the file."""
+class Place:
+    """Where the trainer was, which is known before what it has pickled is looked at."""
 
-    recipe: Recipe
     path: list[str]
-    """Where the trainer looked for modules."""
+    """Where it looked for modules."""
     folder: str
-    """Where it was."""
+    """To which its paths were relative."""
 
-
-def flight_of(recipe: Recipe) -> Flight:
-    """What makes the batches of ``recipe`` again in another process, started here."""
-    folder = _here()
-    return Flight(for_one_process(recipe), [str(Path(folder, entry)) for entry in sys.path], folder)
+    @classmethod
+    def here(cls) -> Self:
+        """Of this process."""
+        try:
+            folder = str(Path.cwd())
+        except FileNotFoundError:  # removed under it
+            folder = ""
+        return cls([str(Path(folder, entry)) for entry in sys.path], folder)
 
 
 def for_one_process(recipe: Recipe) -> Recipe:
@@ -56,15 +64,15 @@ def for_one_process(recipe: Recipe) -> Recipe:
     return dataclasses.replace(recipe, config=config)
 
 
-def save(path: Path, flight: Flight, most_nbytes: int | None = None) -> None:
-    """Writes the file, for this user alone, as a whole or not at all.
+def save(path: Path, recipe: Recipe, most_nbytes: int | None = None) -> None:
+    """Writes what makes the batches of ``recipe`` again, for this user alone, as a whole or not at all.
 
     Raises:
         ConfigError: if the dataset or a function cannot be pickled.
         OSError: if it cannot be written, or takes more than ``most_nbytes``.
     """
     try:
-        fd, _ = pack(flight)
+        fd, _ = pack(for_one_process(recipe))
     except Unsendable as error:
         raise ConfigError(
             f"what makes the batches cannot be written to {path}: {error}. loader.replay() makes one in this process"
@@ -73,15 +81,16 @@ def save(path: Path, flight: Flight, most_nbytes: int | None = None) -> None:
         end = os.fstat(fd).st_size
         if most_nbytes is not None and end > most_nbytes:
             raise OSError(errno.EFBIG, f"{end:,} bytes are more than {most_nbytes:,}")
-        os.pwrite(fd, _MARK, end)
+        place = json.dumps(asdict(Place.here())).encode()
+        os.pwrite(fd, place + _LENGTH.pack(len(place)) + _MARK, end)
         with mmap.mmap(fd, 0, access=mmap.ACCESS_READ) as data:
             publish(path, data, is_private=True)
     finally:
         os.close(fd)
 
 
-def load(path: Path) -> Flight:
-    """Reads the file, if nobody but this user could have written it.
+def load(path: Path, go: Callable[[Place], None]) -> Recipe:
+    """Reads the file, if nobody but this user could have written it; what is pickled, after going where that was done.
 
     Raises:
         ConfigError: if that is not so, or it is no such file.
@@ -92,13 +101,23 @@ def load(path: Path) -> Flight:
         raise ConfigError(f"{path} cannot be read: {error.strerror}") from error
     try:
         _refuse_foreign(path, os.fstat(fd))
-        end = max(0, os.fstat(fd).st_size - len(_MARK))
-        flight = unpack(os.dup(fd)) if os.pread(fd, len(_MARK), end) == _MARK else None
+        place = _place_in(fd)
+        if place is None:
+            raise ConfigError(f"{path} is not what loader.save_replay() of this version writes")
+        go(place)
+        recipe: Recipe = unpack(os.dup(fd))
     finally:
         os.close(fd)
-    if not isinstance(flight, Flight):
-        raise ConfigError(f"{path} is not what loader.save_replay() of this version writes")
-    return flight
+    return recipe
+
+
+def _place_in(fd: int) -> Place | None:
+    end = os.fstat(fd).st_size - _TAIL_NBYTES
+    tail = os.pread(fd, _TAIL_NBYTES, max(0, end))
+    if end < 0 or not tail.endswith(_MARK):
+        return None
+    (nbytes,) = _LENGTH.unpack_from(tail)
+    return Place(**json.loads(os.pread(fd, nbytes, end - nbytes)))
 
 
 class FlightRecorder:
@@ -120,7 +139,7 @@ class FlightRecorder:
             try:
                 if self._recipe.dataset is not None:  # it may be as large as memory
                     raise OSError(errno.EFBIG, "a whole dataset")
-                save(path, flight_of(self._recipe), _MOST_UNASKED_NBYTES)
+                save(path, self._recipe, _MOST_UNASKED_NBYTES)
                 self._is_written = True
             except (OSError, ConfigError):
                 path = self._path = None
@@ -136,6 +155,8 @@ def unasked_path(config: LoaderConfig, consumer: int) -> Path | None:
     if named is None:
         return None
     path = Path(named).absolute()
+    if path.exists() and not path.is_file():  # /dev/null and its like
+        return None
     return path.with_name(f"{path.stem}-{consumer}.replay")
 
 
@@ -151,10 +172,3 @@ def _refuse_foreign(path: Path, found: os.stat_result) -> None:
             f"{path} can be written by others (mode {stat.S_IMODE(found.st_mode):04o}): reading it would run whatever "
             "they have put there. If nobody has: chmod 600"
         )
-
-
-def _here() -> str:
-    try:
-        return str(Path.cwd())
-    except FileNotFoundError:  # removed under it
-        return ""

@@ -49,7 +49,7 @@ def code_of(page: str) -> str:
 
 @pytest.mark.parametrize("page", ["trace.md", "top.md", "replay.md"])
 def test_the_code_of_a_page_runs_from_top_to_bottom(page: str, tmp_path: Path):
-    told = run_script(tmp_path, BEFORE + code_of(page) + "\nprint('all of it')", timeout_s=100, KINETO_LOG_LEVEL="3")
+    told = run_script(tmp_path, BEFORE + code_of(page) + "\nprint('all of it')", timeout_s=100, KINETO_LOG_LEVEL="99")
     assert told.endswith("all of it\n")
     if page == "trace.md":
         assert breaches(read((tmp_path / "runs" / "trace.json").read_text())) == []

@@ -6,6 +6,8 @@ import os
 import pickle
 import random
 import re
+import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -183,42 +185,69 @@ def test_errors_of_every_kind_name_the_command_and_the_file_beside_the_benchmark
         (tmp_path / "b-0.replay").unlink()
 
 
-def test_the_command_makes_the_batch_of_the_file_in_another_process(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
-    path = tmp_path / "run.replay"
-    script = """
+@pytest.fixture
+def elsewhere(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """What the command changes of its process is put back."""
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    here, modules = os.getcwd(), set(sys.modules)
+    yield
+    os.chdir(here)
+    for name in {"mine"} & (set(sys.modules) - modules):
+        del sys.modules[name]
+
+
+MODULE = """
+from pathlib import Path
 import random
-from swift_loader import SwiftLoader
-class Mine:  # of __main__
+class OfModule:
+    def __init__(self):
+        self.bad = int(Path("bad.txt").read_text())
     def __len__(self):
         return 40
     def __getitem__(self, index):
-        if index == 39:
+        if index == self.bad:
             raise ValueError("the last one")
         return {"i": index, "noise": random.random()}
+"""
+DELIVERS = """
+import sys
+from mine import OfModule
+from swift_loader import SwiftLoader
+from swift_loader.cli.replay import lines_of
+class OfMain(OfModule):
+    pass
 if __name__ == "__main__":
-    from swift_loader.cli.replay import lines_of
-    with SwiftLoader(Mine, None, 8, 2, 1, shuffle=False, seed=5) as loader:
+    dataset = OfModule if sys.argv[1] == "by name" else OfMain
+    with SwiftLoader(dataset, None, 8, 2, 1, shuffle=False, seed=5) as loader:
         loader.start(1)
         loader.save_replay("run.replay")
         print(*lines_of(next(iter(loader))), sep="\\n")
 """
-    delivered = run_script(tmp_path, script)
-    here = os.getcwd()
-    try:
-        assert cli.main(["replay", "--state", str(path), "--step", "0", "--rank", "1"]) == 0
-        told = capsys.readouterr().out
-        assert told == "consumer 1, epoch 0, step 0: 8 samples: 20, 21, 22, 23, 24, 25, 26, 27\n" + delivered
-        assert os.getcwd() == str(tmp_path)
-        assert cli.main(["replay", "--state", str(path), "--step", "2", "--rank", "1"]) == 1
-        told = capsys.readouterr().err
-        assert re.search(r'script.py", line \d+, in __getitem__\n.*the last one', told, re.DOTALL)
-        assert "fetch.py" not in told
-        assert cli.main(["replay", "--state", str(path), "--step", "3"]) == 2
-        assert cli.main(["replay", "--state", str(path), "--step", "0", "--rank", "2"]) == 2
-    finally:
-        os.chdir(here)
 
 
+@pytest.mark.parametrize("how", ["by name", "by value"])
+@pytest.mark.usefixtures("elsewhere")
+def test_the_command_makes_the_batch_in_another_process(
+    how: str, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+):
+    (tmp_path / "mine.py").write_text(MODULE)
+    (tmp_path / "bad.txt").write_text("39")
+    delivered = run_script(tmp_path, DELIVERS, how)
+    command = ["replay", "--state", str(tmp_path / "run.replay"), "--rank"]
+    assert cli.main([*command, "1", "--step", "0"]) == 0
+    assert capsys.readouterr().out == (
+        "consumer 1, epoch 0, step 0: 8 samples: 20, 21, 22, 23, 24, 25, 26, 27\n" + delivered
+    )
+    assert os.getcwd() == str(tmp_path)
+    assert cli.main([*command, "1", "--step", "2"]) == 1
+    told = capsys.readouterr().err
+    assert re.search(r'mine.py", line \d+, in __getitem__\n.*the last one', told, re.DOTALL)
+    assert "fetch.py" not in told
+    assert cli.main([*command, "1", "--step", "3"]) == 2
+    assert cli.main([*command, "2", "--step", "0"]) == 2
+
+
+@pytest.mark.usefixtures("elsewhere")
 def test_the_debugger_opens_where_the_dataset_has_raised(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     seen: list[Any] = []
     monkeypatch.setattr("pdb.post_mortem", seen.append)

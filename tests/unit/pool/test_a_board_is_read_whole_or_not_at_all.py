@@ -94,7 +94,7 @@ def test_what_another_version_wrote_is_not_read(a_board: Board, monkeypatch: pyt
         [1, 2],
         {**told, "workers": [{}]},
     ):
-        monkeypatch.setattr(board, "asdict", lambda _, other=other: other)
+        monkeypatch.setattr(board, "_told", lambda _, other=other: other)
         a_board.post(shown())
         assert read(find()) is None
 
