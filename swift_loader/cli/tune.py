@@ -111,7 +111,7 @@ class _Watch:
 
     def __call__(self, progress: Progress) -> None:
         self.last = progress.so_far
-        minutes, seconds = divmod(round(progress.seconds - progress.passed_s), 60)
+        minutes, seconds = divmod(max(0, round(progress.seconds - progress.passed_s)), 60)
         self._bar.set_description_str(f"at most {minutes}:{seconds:02} left, {progress.now}", refresh=False)
         self._bar.n = progress.passed_s
         self._bar.refresh()

@@ -66,7 +66,8 @@ class Tuner:
         asking = search(self._task, self._evidence)
         try:
             question = next(asking)
-            while (passed_s := monotonic() - self._begun) < seconds:
+            # Something is looked at, however long the first loader took to start.
+            while (passed_s := monotonic() - self._begun) < seconds or not self._evidence.looks:
                 if on_progress is not None:
                     now = question.choice.words(self._task.base)
                     on_progress(Progress(now, passed_s, seconds, self._so_far()))

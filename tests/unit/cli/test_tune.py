@@ -37,7 +37,7 @@ def tune(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Tune:
 
 
 def test_the_command_finds_threads_for_samples_that_wait(tune: Tune, tmp_path: Path):
-    code, out, err = tune("tests.datasets:Slow", "--kwargs", SLOW, "--consumer-ms", "10", "--seconds", "4", "--json")
+    code, out, err = tune("tests.datasets:Slow", "--kwargs", SLOW, "--consumer-ms", "10", "--seconds", "12", "--json")
     assert code == 0, err
     found = json.loads(out)
     assert found["settings"]["worker_threads"] > 1
