@@ -1,9 +1,9 @@
 """A cache over epochs: decoding once, and reading back what was decoded.
 
 Measures: 400x400 JPEG files in memory (smooth textures, about 30 kB), decoded by Pillow, cropped, resized to 224,
-flipped, float32; shuffled, batches of 64 (38.5 MB), 2 workers, 1,024 samples in an epoch, 5 epochs. Ours keeps them
-on disk, from an empty cache on; torch's DataLoader has none. An epoch is timed from the last batch of the one before
-to its own last batch, the first from the construction of the dataset and the loader on. The picture
+flipped, float32; shuffled, batches of 64 (38.5 MB), 2 workers, 1,024 samples in an epoch, 5 epochs. Ours keeps them on
+disk, from an empty cache on; torch's DataLoader has none. An epoch is timed from the last batch of the one before to
+its own last batch, the first from the construction of the dataset and the loader on. The picture
 `results/cached_epochs.png` shows each epoch by itself.
 
 Leaves out: a disk slower than the page cache, which would decide instead; augmentation that is done afresh (`Cached`).
