@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from swift_loader.plan.plan import EpochPlan, Plan
     from swift_loader.plan.weighted import WeightedPlan
     from swift_loader.pool.info import WorkerInfo, worker_info
+    from swift_loader.rotating import RotationSetting
 
 __version__ = "0.1.0"
 
@@ -41,6 +42,7 @@ __all__ = [
     "Plan",
     "PoisonedTicket",
     "RankMismatch",
+    "RotationSetting",
     "SwiftLoader",
     "SwiftLoaderError",
     "WeightedPlan",
@@ -59,6 +61,7 @@ _HOMES = {
     "EpochPlan": "swift_loader.plan.plan",
     "Plan": "swift_loader.plan.plan",
     "WeightedPlan": "swift_loader.plan.weighted",
+    "RotationSetting": "swift_loader.rotating",
     "WorkerInfo": "swift_loader.pool.info",
     "worker_info": "swift_loader.pool.info",
 }

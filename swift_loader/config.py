@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Self, TypedDict, get_args
 
 from swift_loader.errors import ConfigError
+from swift_loader.rotating import RotationSetting
 
 if TYPE_CHECKING:
     from swift_loader.plan.plan import Plan
@@ -71,6 +72,7 @@ class Settings(TypedDict, total=False):
     max_batch_nbytes: int | None
     trace_file: str | None
     engine: Engine
+    rotation_setting: RotationSetting | Mapping[str, Any] | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,6 +130,7 @@ class LoaderConfig:
     max_batch_nbytes: int | None
     trace_file: str | None
     engine: Engine
+    rotation: RotationSetting | None
 
     @classmethod
     def parse(
@@ -147,6 +150,7 @@ class LoaderConfig:
         shuffled = _flag("shuffle", shuffle)
         queue_size = given.whole("data_queue_size", 10, least=1)
         elastic = given.flag("elastic", default=False)
+        rotation = RotationSetting.parse(settings.get("rotation_setting"))
         encoder = given.function("batch_encoder")
         decoder = given.function("batch_decoder")
         if (encoder is None) != (decoder is None):
@@ -176,7 +180,7 @@ class LoaderConfig:
             elastic=elastic,
             plan=_plan(settings.get("plan")),
             in_order=given.flag("in_order", default=True),
-            random_per=given.choice("random_per", RandomPer, "batch"),
+            random_per=given.choice("random_per", RandomPer, "batch" if rotation is None else "sample"),
             worker_threads=given.whole("worker_threads", 1, least=1),
             worker_init=given.function("worker_init"),
             share_dataset=given.flag("share_dataset", default=False),
@@ -194,6 +198,7 @@ class LoaderConfig:
             max_batch_nbytes=given.maybe_whole("max_batch_nbytes", least=1),
             trace_file=given.path("trace_file"),
             engine=given.choice("engine", Engine, "local"),
+            rotation=rotation,
         )
         config._refuse_contradictions()
         return config
@@ -208,6 +213,13 @@ class LoaderConfig:
             raise ConfigError("ragged='list' is a way of the default collate; with collate_fn, that function decides")
         if self.plan is not None and self.elastic:
             raise ConfigError("elastic=True is a way of the built-in plan; with plan=, that plan decides")
+        if self.rotation is not None and self.plan is not None:
+            raise ConfigError("rotation_setting is a way of the built-in plan; with plan=, that plan decides")
+        if self.rotation is not None and self.random_per == "batch":
+            raise ConfigError(
+                "random_per='batch' does not go with rotation_setting: a sample that several batches use cannot draw its "
+                "random numbers from one of them. Leave random_per out"
+            )
 
 
 class _Given:
