@@ -10,6 +10,7 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from swift_loader.compat import AsyncDataLoader, DataLoader
     from swift_loader.errors import (
         ConfigError,
         DataError,
@@ -33,9 +34,11 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 __all__ = [
+    "AsyncDataLoader",
     "BucketedPlan",
     "ConfigError",
     "DataError",
+    "DataLoader",
     "EpochPlan",
     "LayoutError",
     "LoaderClosed",
@@ -56,6 +59,8 @@ __all__ = [
 ]
 
 _HOMES = {
+    "AsyncDataLoader": "swift_loader.compat",
+    "DataLoader": "swift_loader.compat",
     "SwiftLoader": "swift_loader.loader",
     "BucketedPlan": "swift_loader.plan.bucketed",
     "EpochPlan": "swift_loader.plan.plan",

@@ -180,7 +180,7 @@ class LoaderConfig:
             elastic=elastic,
             plan=_plan(settings.get("plan")),
             in_order=given.flag("in_order", default=True),
-            random_per=given.choice("random_per", RandomPer, "batch" if rotation is None else "sample"),
+            random_per=given.choice("random_per", RandomPer, "batch"),
             worker_threads=given.whole("worker_threads", 1, least=1),
             worker_init=given.function("worker_init"),
             share_dataset=given.flag("share_dataset", default=False),
@@ -215,11 +215,6 @@ class LoaderConfig:
             raise ConfigError("elastic=True is a way of the built-in plan; with plan=, that plan decides")
         if self.rotation is not None and self.plan is not None:
             raise ConfigError("rotation_setting is a way of the built-in plan; with plan=, that plan decides")
-        if self.rotation is not None and self.random_per == "batch":
-            raise ConfigError(
-                "random_per='batch' does not go with rotation_setting: a sample that several batches use cannot draw its "
-                "random numbers from one of them. Leave random_per out"
-            )
 
 
 class _Given:

@@ -54,10 +54,10 @@ class RotationSetting:
         object.__setattr__(self, "rotation", _whole("rotation", self.rotation, least=2))
         if self.rotation > _MOST_USES:
             raise _wrong("rotation", f"at most {_MOST_USES:,}", self.rotation)
-        if self.prefix is not None:
-            if not isinstance(self.prefix, str | Path) or not str(self.prefix):
-                raise _wrong("prefix", "a path", self.prefix)
-            object.__setattr__(self, "prefix", str(self.prefix))
+        prefix: Any = self.prefix
+        if prefix is not None and (not isinstance(prefix, str | Path) or not str(prefix)):
+            raise _wrong("prefix", "a path", prefix)
+        object.__setattr__(self, "prefix", None if prefix is None else str(prefix))
         if self.medium == "disk" and self.prefix is None:
             raise ConfigError("rotation_setting with medium='disk' needs a prefix: where the files are, and their name")
         if self.medium == "disk" and self.size is None:

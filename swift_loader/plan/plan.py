@@ -113,6 +113,13 @@ class EpochPlan:
 
         return self._split.share(consumer).batches(first, count, once if self.rotation == 1 else repeated)
 
+    def sources(self, epoch: int, consumer: int, first: int, count: int) -> list[list[int]]:
+        """Give, for each index that `indices` gives, where in the epoch's order its sample stands once."""
+        key = order_key(self.seed, epoch)
+        return self._split.share(consumer).batches(
+            first, count, lambda places: self._sources(places, consumer, key) if self.rotation > 1 else places
+        )
+
     def _sources(self, places: U64, consumer: int, key: int) -> U64:
         """Give the places in an epoch without rotation that stand at these."""
         origin, count = self._split.samples(consumer)

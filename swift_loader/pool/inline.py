@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import random
 import sys
+import warnings
 from time import perf_counter_ns
 from typing import TYPE_CHECKING, Any
 
@@ -23,11 +24,13 @@ from swift_loader.pool.line import Line
 from swift_loader.pool.maker import BatchMaker, Made, refuse_too_large
 from swift_loader.pool.messages import Attachment, Parcel
 from swift_loader.pool.recipe import Recipe, checked_length
+from swift_loader.pool.rotation import ground_of, repeated, rotation_statistics, told_of_rotation
 from swift_loader.position import Position
 
 if TYPE_CHECKING:
     from swift_loader.errors import SwiftLoaderError
     from swift_loader.plan.plan import Plan
+    from swift_loader.reuse.carousel import Ground
 
 
 class HeapMemory:
@@ -65,6 +68,9 @@ class InlinePool:
         self._epoch: int | None = None
         self._made: Made | None = None
         self._closed = False
+        self._notes: list[str] = []
+        self._is_told = False
+        self._ground: Ground | None = None
         self._fatal: BaseException | None = None
 
     def open(self) -> Plan:
@@ -78,7 +84,10 @@ class InlinePool:
             raise start_error(self._line.name, FailureReport.of(error, "build the dataset")) from error
         self.sample_count = checked_length(self._dataset)
         self._plan = recipe.plan(self.sample_count)
-        self._maker = BatchMaker(recipe, self._dataset, self._plan, self._info, self._cell)
+        self._ground = ground_of(recipe, self._notes.append)
+        dataset = repeated(recipe, self._dataset, self._plan, self._ground, self._info, self._cell)
+        self._maker = BatchMaker(recipe, dataset, self._plan, self._info, self._cell)
+        self.tell_notes()
         return self._plan
 
     def take(self) -> Delivery:
@@ -103,6 +112,7 @@ class InlinePool:
             made.slowest_ns, made.slowest_index, Attachment(None, made.stream, made.spans, skipped=skipped), made.spec,
         )  # fmt: skip
         self._memories = {ticket.seq: berth.room(0)}
+        self.tell_notes()
         return Full(ticket, parcel, self._line, perf_counter_ns())
 
     def hold(self, parcel: Parcel) -> HeapMemory:
@@ -130,10 +140,15 @@ class InlinePool:
 
     def statistics(self) -> dict[str, float]:
         """What is worth counting."""
-        return {}
+        return rotation_statistics([self._cell]) if self._recipe.config.rotation else {}
 
-    def tell_notes(self) -> None:
-        """There is nobody to tell of."""
+    def tell_notes(self, stacklevel: int = 5) -> None:
+        """Warns of what the user should know; by default as from the loop over the loader."""
+        if not self._is_told and (why := told_of_rotation(self._ground, self._recipe)) is not None:
+            self._is_told = True
+            self._notes.append(why)
+        while self._notes:
+            warnings.warn(self._notes.pop(0), RuntimeWarning, stacklevel=stacklevel)
 
     def abandon(self) -> None:
         """There is nothing to end."""
@@ -142,6 +157,9 @@ class InlinePool:
         """Ends the fetching threads."""
         if not self._closed and hasattr(self, "_maker"):
             self._maker.close()
+        ground, self._ground = self._ground, None
+        if ground is not None:
+            ground.close()
         self._closed = True
 
     def _make(self, ticket: Ticket, berth: _HeapBerth) -> Made:

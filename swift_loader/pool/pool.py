@@ -23,6 +23,7 @@ from swift_loader.pool.failures import error_of, start_error
 from swift_loader.pool.launch import Launcher
 from swift_loader.pool.oom import OomKills
 from swift_loader.pool.policy import Event, Instruction, State
+from swift_loader.pool.rotation import ground_of, rotation_statistics, told_of_rotation
 from swift_loader.pool.telecom import Telecom
 
 if TYPE_CHECKING:
@@ -56,7 +57,10 @@ class Pool:
         """Called by `take` before it waits: whoever copies from slots is to let go of those that it is done with."""
         self._recipe = recipe
         self._config = config
-        self._launcher = Launcher(config, engine, config.max_batch_nbytes or memory_budget // 4)
+        self._notes: SimpleQueue[str] = SimpleQueue()
+        """What the consumer should know of its workers, though nothing is lost."""
+        self._ground = ground_of(recipe, self._notes.put)
+        self._launcher = Launcher(config, engine, config.max_batch_nbytes or memory_budget // 4, self._ground)
         name = f"swift-{{}}-c{recipe.consumer}w{{}}"
         self._lines = [self._launcher.line(i, name.format("worker", i)) for i in range(config.worker_count)]
         served = range(config.worker_count if config.multithread else 1)
@@ -67,8 +71,6 @@ class Pool:
         self._fatal: BaseException | None = None
         self._news: SimpleQueue[None] = SimpleQueue()
         """Told to `open`: a worker has greeted or answered, or something broke."""
-        self._notes: SimpleQueue[str] = SimpleQueue()
-        """What the consumer should know of its workers, though nothing is lost."""
         self._oom = OomKills()
         self._recycled = 0
         self._turn = threading.Lock()
@@ -172,6 +174,9 @@ class Pool:
 
     def tell_notes(self, stacklevel: int = 5) -> None:
         """Warns of what the user should know; by default as from the loop over the loader."""
+        if not self._is_put_out and (why := told_of_rotation(self._ground, self._recipe)) is not None:
+            self._ground = None
+            self._notes.put(why)
         while not self._notes.empty():
             with contextlib.suppress(Empty):  # another thread, which closes the loader, has told of it
                 warnings.warn(self._notes.get_nowait(), RuntimeWarning, stacklevel=stacklevel)
@@ -200,8 +205,9 @@ class Pool:
         return [process.pid for process in processes if process is not None]
 
     def statistics(self) -> dict[str, float]:
-        """Slots, counted, and workers that had grown too large."""
-        return {**self._exchange.statistics(), "workers_recycled": self._recycled}
+        """Slots, counted, workers that had grown too large, and samples that were used again."""
+        rotated = rotation_statistics(line.cell for line in self._lines) if self._config.rotation else {}
+        return {**self._exchange.statistics(), "workers_recycled": self._recycled, **rotated}
 
     # The telecom threads' side ----------------------------------------------------------------------------------
 
