@@ -10,6 +10,7 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from swift_loader.caching import CacheSetting
     from swift_loader.compat import AsyncDataLoader, DataLoader
     from swift_loader.errors import (
         ConfigError,
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
     from swift_loader.plan.plan import EpochPlan, Plan
     from swift_loader.plan.weighted import WeightedPlan
     from swift_loader.pool.info import WorkerInfo, worker_info
+    from swift_loader.reuse.cached import Cached
     from swift_loader.rotating import RotationSetting
 
 __version__ = "0.1.0"
@@ -36,6 +38,8 @@ __version__ = "0.1.0"
 __all__ = [
     "AsyncDataLoader",
     "BucketedPlan",
+    "CacheSetting",
+    "Cached",
     "ConfigError",
     "DataError",
     "DataLoader",
@@ -63,6 +67,8 @@ _HOMES = {
     "DataLoader": "swift_loader.compat",
     "SwiftLoader": "swift_loader.loader",
     "BucketedPlan": "swift_loader.plan.bucketed",
+    "CacheSetting": "swift_loader.caching",
+    "Cached": "swift_loader.reuse.cached",
     "EpochPlan": "swift_loader.plan.plan",
     "Plan": "swift_loader.plan.plan",
     "WeightedPlan": "swift_loader.plan.weighted",

@@ -20,7 +20,7 @@ from swift_loader.pool.gpus import OneGpuEach
 if TYPE_CHECKING:
     import torch
 
-    from swift_loader.pool.info import WorkerInfo
+    from swift_loader.caching import CacheSetting
     from swift_loader.rotating import RotationSetting
 
 _LOOK_S = 0.01
@@ -82,7 +82,7 @@ class DataLoader:
         pin_memory: bool = False,  # noqa: FBT001, FBT002 - the document's signature
         gpu_indices: Sequence[int] | None = None,
         nearby_shuffle: int = 0,
-        cache_setting: Any = None,
+        cache_setting: CacheSetting | dict[str, Any] | None = None,
         rotation_setting: RotationSetting | Mapping[str, Any] | None = None,
         use_threading: bool = False,  # noqa: FBT001, FBT002 - the document's signature
         collate_fn: Callable[[list[Any]], Any] | None = None,
@@ -95,13 +95,12 @@ class DataLoader:
             "nearby_mix": 1,
             "multithread": use_threading,
             "collate_fn": collate_fn,
+            "cache_setting": cache_setting,
             "rotation_setting": rotation_setting,
             "max_batch_nbytes": max_minibatch_length,
             "message_queue_size": max_queue_size,
             "max_buffer_size": max_queue_size,
         }
-        if cache_setting is not None:
-            settings["cache_setting"] = cache_setting  # type: ignore[typeddict-unknown-key]
         if gpu_indices is not None:
             settings["worker_init"] = _gpus(gpu_indices, nb_worker)
         if isinstance(nb_worker, int):
@@ -198,7 +197,7 @@ class AsyncDataLoader(DataLoader):
         pin_memory: bool = False,  # noqa: FBT001, FBT002 - as `DataLoader`
         gpu_indices: Sequence[int] | None = None,
         nearby_shuffle: int = 0,
-        cache_setting: Any = None,
+        cache_setting: CacheSetting | dict[str, Any] | None = None,
         rotation_setting: RotationSetting | Mapping[str, Any] | None = None,
         use_threading: bool = False,  # noqa: FBT001, FBT002 - as `DataLoader`
         collate_fn: Callable[[list[Any]], Any] | None = None,

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Self, TypedDict, get_args
 
+from swift_loader.caching import CacheSetting
 from swift_loader.errors import ConfigError
 from swift_loader.rotating import RotationSetting
 
@@ -73,6 +74,7 @@ class Settings(TypedDict, total=False):
     trace_file: str | None
     engine: Engine
     rotation_setting: RotationSetting | Mapping[str, Any] | None
+    cache_setting: CacheSetting | dict[str, Any] | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,7 +132,8 @@ class LoaderConfig:
     max_batch_nbytes: int | None
     trace_file: str | None
     engine: Engine
-    rotation: RotationSetting | None
+    rotation_setting: RotationSetting | None
+    cache_setting: CacheSetting | None
 
     @classmethod
     def parse(
@@ -150,7 +153,6 @@ class LoaderConfig:
         shuffled = _flag("shuffle", shuffle)
         queue_size = given.whole("data_queue_size", 10, least=1)
         elastic = given.flag("elastic", default=False)
-        rotation = RotationSetting.parse(settings.get("rotation_setting"))
         encoder = given.function("batch_encoder")
         decoder = given.function("batch_decoder")
         if (encoder is None) != (decoder is None):
@@ -198,7 +200,8 @@ class LoaderConfig:
             max_batch_nbytes=given.maybe_whole("max_batch_nbytes", least=1),
             trace_file=given.path("trace_file"),
             engine=given.choice("engine", Engine, "local"),
-            rotation=rotation,
+            rotation_setting=RotationSetting.parse(settings.get("rotation_setting")),
+            cache_setting=CacheSetting.parse(settings.get("cache_setting")),
         )
         config._refuse_contradictions()
         return config
@@ -213,7 +216,7 @@ class LoaderConfig:
             raise ConfigError("ragged='list' is a way of the default collate; with collate_fn, that function decides")
         if self.plan is not None and self.elastic:
             raise ConfigError("elastic=True is a way of the built-in plan; with plan=, that plan decides")
-        if self.rotation is not None and self.plan is not None:
+        if self.rotation_setting is not None and self.plan is not None:
             raise ConfigError("rotation_setting is a way of the built-in plan; with plan=, that plan decides")
 
 

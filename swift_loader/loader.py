@@ -26,6 +26,8 @@ from swift_loader.runtime import Runtime, settings_of
 if TYPE_CHECKING:
     import torch
 
+    from swift_loader.reuse.index import Origin
+
 #: Scripts make their loaders in the same order on every rank, but for those of one consumer, which one rank may make
 #: for itself alone: they are counted apart.
 _ordinals: defaultdict[bool, Iterator[int]] = defaultdict(itertools.count)
@@ -136,6 +138,7 @@ class SwiftLoader:
             config=config,
             seed=self._agreed_seed(),
             consumer=consumer,
+            origin=self._origin(),
         )
         runtime = Runtime(recipe, stage_of(config, device, to_device))
         self._runtime = runtime
@@ -147,6 +150,16 @@ class SwiftLoader:
             self.close()
             raise
         return runtime
+
+    def _origin(self) -> Origin | None:
+        """What the samples are of, where they are to be kept."""
+        setting = self._config.cache_setting
+        if setting is None:
+            return None
+        from swift_loader.reuse.origin import origin_of  # noqa: PLC0415 - it needs xxhash, which may not be installed
+
+        given = self._dataset if self._was_given else None
+        return origin_of(self._dataset_class, self._dataset_kwargs, given, setting.version)
 
     def __iter__(self) -> Iterator[Any]:
         """An epoch, which begins when its first batch is asked for."""

@@ -100,9 +100,13 @@ class RowWriter:
         for values in self._objects:
             values.clear()
 
+    def leaves(self, count: int) -> list[Any]:
+        """The columns' first ``count`` rows."""
+        return [view[:count] for view in self._views if view is not None]
+
     def rows(self, count: int) -> Any:
         """The first ``count`` rows as arrays in the sample's structure, for a dataset that writes them itself."""
-        return self._plain_spec.structure.build(view[:count] for view in self._views if view is not None)
+        return self._plain_spec.structure.build(iter(self.leaves(count)))
 
     def finish(self) -> tuple[BatchSpec, list[list[Any]]]:
         """The layout as this batch left it, and its columns of objects."""

@@ -17,6 +17,8 @@ from swift_loader.pool.memfile import memory_file
 MAX_SLOTS = 4096
 _CELL_WORDS = 8
 SEQ, ROW, INDEX, STAGE = range(4)
+#: From here on a worker counts samples that are kept (`reuse.kept`): its replacement goes on counting.
+_COUNTS = 4
 
 #: Stages of a worker, as its cell tells them.
 STAGES = ("waits", "starts", "builds the dataset", "fetches", "collates", "encodes", "sends")
@@ -74,6 +76,11 @@ class Cell:
     def at(self, row: int, index: int) -> None:
         """The worker turns to a sample."""
         self.words[ROW], self.words[INDEX] = row, index
+
+    @property
+    def counts(self) -> memoryview:
+        """The words for the counts of samples that were made, reused, and evicted, and of the bytes that are kept."""
+        return self.words[_COUNTS:_CELL_WORDS]
 
     @property
     def seq(self) -> int:

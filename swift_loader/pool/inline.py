@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import random
 import sys
-import warnings
 from time import perf_counter_ns
 from typing import TYPE_CHECKING, Any
 
@@ -19,12 +18,15 @@ from swift_loader.pool.control import Cell
 from swift_loader.pool.dispatch import Delivery, Failed, Full, Ticket
 from swift_loader.pool.failures import error_of, start_error
 from swift_loader.pool.fetch import MakeFailed, Wanted
+from swift_loader.pool.ground import ground_of
 from swift_loader.pool.info import WorkerInfo, set_worker_info
+from swift_loader.pool.keeping import as_kept, kept, kept_statistics
 from swift_loader.pool.line import Line
 from swift_loader.pool.maker import BatchMaker, Made, refuse_too_large
 from swift_loader.pool.messages import Attachment, Parcel
+from swift_loader.pool.notes import Notes
 from swift_loader.pool.recipe import Recipe, checked_length
-from swift_loader.pool.rotation import ground_of, repeated, rotation_statistics, told_of_rotation
+from swift_loader.pool.rotation import carousel_on, repeated
 from swift_loader.position import Position
 
 if TYPE_CHECKING:
@@ -61,15 +63,16 @@ class InlinePool:
         self._cell = Cell(memoryview(bytearray(64)).cast("q"))
         self._line = Line(0, f"swift-worker-c{recipe.consumer}w0", self._cell, recipe.config.timeout_s)
         per_sample = recipe.config.random_per == "sample" or recipe.config.worker_threads > 1
-        self._info = WorkerInfo(recipe.consumer, 0, recipe.seed, per_sample=per_sample)
+        self._info = WorkerInfo(
+            recipe.consumer, 0, recipe.seed, per_sample=per_sample, shares=recipe.config.worker_threads > 1
+        )
         self._memories: dict[int, HeapMemory] = {}
         self._seq = 0
         self._at = Position()
         self._epoch: int | None = None
         self._made: Made | None = None
         self._closed = False
-        self._notes: list[str] = []
-        self._is_told = False
+        self._notes = Notes()
         self._ground: Ground | None = None
         self._fatal: BaseException | None = None
 
@@ -84,10 +87,11 @@ class InlinePool:
             raise start_error(self._line.name, FailureReport.of(error, "build the dataset")) from error
         self.sample_count = checked_length(self._dataset)
         self._plan = recipe.plan(self.sample_count)
-        self._ground = ground_of(recipe, self._notes.append)
-        dataset = repeated(recipe, self._dataset, self._plan, self._ground, self._info, self._cell)
+        self._dataset = kept(recipe, self._dataset, self.sample_count, self._info, self._cell, self._notes.put_once)
+        self._ground = ground_of(recipe, self._notes.put)
+        carousel = None if self._ground is None else carousel_on(self._ground, recipe, self._notes.put_once)
+        dataset = repeated(recipe, self._dataset, self._plan, carousel, self._info, self._cell)
         self._maker = BatchMaker(recipe, dataset, self._plan, self._info, self._cell)
-        self.tell_notes()
         return self._plan
 
     def take(self) -> Delivery:
@@ -140,15 +144,11 @@ class InlinePool:
 
     def statistics(self) -> dict[str, float]:
         """What is worth counting."""
-        return rotation_statistics([self._cell]) if self._recipe.config.rotation else {}
+        return kept_statistics(self._recipe.config, [self._cell])
 
     def tell_notes(self, stacklevel: int = 5) -> None:
         """Warns of what the user should know; by default as from the loop over the loader."""
-        if not self._is_told and (why := told_of_rotation(self._ground, self._recipe)) is not None:
-            self._is_told = True
-            self._notes.append(why)
-        while self._notes:
-            warnings.warn(self._notes.pop(0), RuntimeWarning, stacklevel=stacklevel)
+        self._notes.tell(stacklevel + 1)
 
     def abandon(self) -> None:
         """There is nothing to end."""
@@ -157,10 +157,11 @@ class InlinePool:
         """Ends the fetching threads."""
         if not self._closed and hasattr(self, "_maker"):
             self._maker.close()
-        ground, self._ground = self._ground, None
-        if ground is not None:
-            ground.close()
-        self._closed = True
+            if (keeps := as_kept(self._dataset)) is not None:
+                keeps.close()
+        if self._ground is not None:
+            self._ground.close()
+        self._ground, self._closed = None, True
 
     def _make(self, ticket: Ticket, berth: _HeapBerth) -> Made:
         if ticket.epoch != self._epoch:

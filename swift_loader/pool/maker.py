@@ -28,6 +28,7 @@ from swift_loader.plan.plan import Plan
 from swift_loader.pool.control import COLLATES, ENCODES, FETCHES, Cell
 from swift_loader.pool.fetch import Fetcher, MakeFailed, Wanted
 from swift_loader.pool.info import WorkerInfo
+from swift_loader.pool.keeping import as_kept
 from swift_loader.pool.recipe import Recipe
 from swift_loader.reuse.repeated import Repeated
 
@@ -96,8 +97,9 @@ class BatchMaker:
         self._block: tuple[int, int, list[list[int]]] = (-1, 0, [])
         # Rows that the dataset writes itself need a known layout, and nobody in between.
         alone = not (recipe.config.collate_fn or recipe.config.check_finite)
+        self._keeps = as_kept(dataset) if alone else None
         self._repeated = dataset if isinstance(dataset, Repeated) else None
-        self._reads_into = alone and hasattr(dataset, "read_into")
+        self._reads_into = alone and self._keeps is None and hasattr(dataset, "read_into")
 
     @property
     def is_plain(self) -> bool:
@@ -167,20 +169,13 @@ class BatchMaker:
     def _default_collated(self, indices: list[int], berth: Berth) -> tuple[BatchSpec, int, list[list[Any]]]:
         spec = self._spec
         fits = spec is not None and spec.object_count == 0 and spec.capacity >= len(indices)
-        if self._reads_into and spec is not None and fits and not self._fetcher.takes_singly(indices):
-            return self._read_into(spec, indices, berth)
-        writer, row = None, 0
-        odd: list[Any] = []
-        if spec is not None and spec.capacity >= len(indices) and self._fetcher.is_quick:
-            writer = self._writer(spec, berth)
-            writer.begin()
-            if writer.fill is not None:
-                row, sample = self._fetcher.fill(indices, berth.wanted, writer.fill)
-                if row == len(indices):
-                    return spec, row, []
-                odd = [sample]
-            if row == 0:
-                writer = None
+        reads = self._reads_into or self._keeps is not None
+        singly = not reads or not fits or self._fetcher.takes_singly(indices)
+        if spec is not None and not singly and self._read_into(spec, indices, berth):
+            return spec, len(indices), []
+        writer, row, odd = self._filled(spec, indices, berth)
+        if spec is not None and row == len(indices):
+            return spec, row, []
         rest = self._fetcher.samples(indices[row + len(odd) :], berth.wanted)
         try:
             for sample in itertools.chain(odd, rest):
@@ -196,10 +191,33 @@ class BatchMaker:
         # Where a batch has turned a column into another, its layout was made for this batch alone.
         return spec if spec is self._spec else self._interned(spec), row, objects
 
-    def _read_into(self, spec: BatchSpec, indices: list[int], berth: Berth) -> tuple[BatchSpec, int, list[list[Any]]]:
-        rows = self._writer(spec, berth).rows(len(indices))
-        self._fetcher.timed(lambda: self._dataset.read_into(indices, rows), None)
-        return spec, len(indices), []
+    def _filled(
+        self, spec: BatchSpec | None, indices: list[int], berth: Berth
+    ) -> tuple[RowWriter | None, int, list[Any]]:
+        """Has quick samples written in one loop: the writer, how many rows it has, and a sample that did not fit."""
+        if spec is None or spec.capacity < len(indices) or not self._fetcher.is_quick:
+            return None, 0, []
+        writer = self._writer(spec, berth)
+        if writer.fill is None:
+            return None, 0, []
+        writer.begin()
+        row, sample = self._fetcher.fill(indices, berth.wanted, writer.fill)
+        return (writer if row else None), row, [] if row == len(indices) else [sample]
+
+    def _read_into(self, spec: BatchSpec, indices: list[int], berth: Berth) -> bool:
+        """Has the batch written to its rows as a whole; False where it must be made sample by sample after all."""
+        kept = self._keeps
+        if kept is None:
+            rows = self._writer(spec, berth).rows(len(indices))
+            self._fetcher.timed(lambda: self._dataset.read_into(indices, rows), None)
+            return True
+        found = kept.reads_into(indices, spec)
+        if found is None:
+            return False
+        begun = perf_counter_ns()
+        whole = kept.read_into(found, self._writer(spec, berth).leaves(len(indices)))
+        self._fetcher.fetch_ns += perf_counter_ns() - begun
+        return whole
 
     def _writer_for(self, first: Any, rows: int, berth: Berth) -> RowWriter:
         spec = self._spec

@@ -1,7 +1,7 @@
 """What is said between a consumer and a worker, and how it is written.
 
     consumer -> worker      setup (once), orders, caution (before an order), retire
-    worker -> consumer      hello (once), parcel, void, failure, leaving
+    worker -> consumer      hello (once), parcel, void, failure, leaving, note (text for the user)
 
 One message is one datagram. Those of every batch are fixed records; what is rare or of any shape is pickled behind.
 Neither side knows here how datagrams travel.
@@ -21,7 +21,7 @@ from swift_loader.errors import FailureReport
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-SETUP, ORDERS, RETIRE, HELLO, PARCEL, PARCELS, VOID, FAILURE, CAUTION, LEAVING = range(1, 11)
+SETUP, ORDERS, RETIRE, HELLO, PARCEL, PARCELS, VOID, FAILURE, CAUTION, LEAVING, NOTE = range(1, 12)
 
 _ORDER = struct.Struct("<QIQIQB")
 _PARCEL = struct.Struct("<BQIIIQQQQQQq")

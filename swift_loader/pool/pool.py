@@ -5,9 +5,7 @@ What they are told and what becomes of it is the exchange's business; when to re
 
 from __future__ import annotations
 
-import contextlib
 import threading
-import warnings
 from collections.abc import Callable, Iterable
 from queue import Empty, SimpleQueue
 from time import monotonic
@@ -20,10 +18,12 @@ from swift_loader.pool.descriptors import slots_allowed
 from swift_loader.pool.dispatch import Delivery, Failed
 from swift_loader.pool.exchange import Exchange
 from swift_loader.pool.failures import error_of, start_error
+from swift_loader.pool.ground import ground_of
+from swift_loader.pool.keeping import kept_statistics
 from swift_loader.pool.launch import Launcher
+from swift_loader.pool.notes import Notes
 from swift_loader.pool.oom import OomKills
 from swift_loader.pool.policy import Event, Instruction, State
-from swift_loader.pool.rotation import ground_of, rotation_statistics, told_of_rotation
 from swift_loader.pool.telecom import Telecom
 
 if TYPE_CHECKING:
@@ -57,10 +57,9 @@ class Pool:
         """Called by `take` before it waits: whoever copies from slots is to let go of those that it is done with."""
         self._recipe = recipe
         self._config = config
-        self._notes: SimpleQueue[str] = SimpleQueue()
-        """What the consumer should know of its workers, though nothing is lost."""
-        self._ground = ground_of(recipe, self._notes.put)
-        self._launcher = Launcher(config, engine, config.max_batch_nbytes or memory_budget // 4, self._ground)
+        self._notes = Notes()
+        ground = ground_of(recipe, self._notes.put)
+        self._launcher = Launcher(config, engine, config.max_batch_nbytes or memory_budget // 4, ground)
         name = f"swift-{{}}-c{recipe.consumer}w{{}}"
         self._lines = [self._launcher.line(i, name.format("worker", i)) for i in range(config.worker_count)]
         served = range(config.worker_count if config.multithread else 1)
@@ -174,12 +173,7 @@ class Pool:
 
     def tell_notes(self, stacklevel: int = 5) -> None:
         """Warns of what the user should know; by default as from the loop over the loader."""
-        if not self._is_put_out and (why := told_of_rotation(self._ground, self._recipe)) is not None:
-            self._ground = None
-            self._notes.put(why)
-        while not self._notes.empty():
-            with contextlib.suppress(Empty):  # another thread, which closes the loader, has told of it
-                warnings.warn(self._notes.get_nowait(), RuntimeWarning, stacklevel=stacklevel)
+        self._notes.tell(stacklevel + 1)
 
     def hold(self, parcel: Parcel) -> Lease:
         """The hold that the batch made of ``parcel`` has on its slot."""
@@ -205,9 +199,9 @@ class Pool:
         return [process.pid for process in processes if process is not None]
 
     def statistics(self) -> dict[str, float]:
-        """Slots, counted, workers that had grown too large, and samples that were used again."""
-        rotated = rotation_statistics(line.cell for line in self._lines) if self._config.rotation else {}
-        return {**self._exchange.statistics(), "workers_recycled": self._recycled, **rotated}
+        """Slots, counted, workers that had grown too large, and what was kept."""
+        kept = kept_statistics(self._config, [line.cell for line in self._lines])
+        return {**self._exchange.statistics(), "workers_recycled": self._recycled, **kept}
 
     # The telecom threads' side ----------------------------------------------------------------------------------
 
@@ -253,6 +247,8 @@ class Pool:
             self._hello(line, messages.read_pickled(datagram))
         elif kind == messages.LEAVING:
             self._leaves(line, messages.read_pickled(datagram))
+        elif kind == messages.NOTE:
+            self._notes.put_once(messages.read_pickled(datagram))
         else:
             failure: messages.Failure = messages.read_pickled(datagram)
             if failure.seq:

@@ -6,11 +6,14 @@ import dataclasses
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 from swift_loader.config import LoaderConfig
 from swift_loader.errors import ConfigError
 from swift_loader.plan.plan import EpochPlan, Plan
+
+if TYPE_CHECKING:
+    from swift_loader.reuse.index import Origin
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,6 +27,8 @@ class Recipe:
     config: LoaderConfig
     seed: int
     consumer: int
+    origin: Origin | None = None
+    """What the samples are of, where they are to be kept."""
 
     def for_worker(self) -> Self:
         """Without what only the trainer needs, which may not be able to travel."""
@@ -45,7 +50,7 @@ class Recipe:
         config = self.config
         if config.plan is not None:
             return config.plan
-        rotation = config.rotation
+        rotation = config.rotation_setting
         return EpochPlan(
             sample_count=sample_count,
             batch_size=config.batch_size,

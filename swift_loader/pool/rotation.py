@@ -1,22 +1,15 @@
-"""Samples in rotation, as a pool sees them: where they lie, and what stands in front of a worker's dataset.
-
-The trainer makes the files and keeps them open, so that a worker which takes another's place finds what was kept.
-"""
+"""Samples in rotation, as a worker has them: what stands in front of its dataset. See `ground` for the files."""
 
 from __future__ import annotations
 
-import errno
-import os
 import sys
 from collections.abc import Callable, Iterable
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from swift_loader.errors import ConfigError
 from swift_loader.plan.plan import EpochPlan
-from swift_loader.pool.memfile import memory_file
 from swift_loader.pool.memory import LEFT_NBYTES, free_nbytes
-from swift_loader.reuse.carousel import UNPICKLABLE, Carousel, Ground, nameless_file
+from swift_loader.reuse.carousel import Carousel, Ground
 from swift_loader.reuse.repeated import MADE, REUSED, Repeated, Surroundings
 
 if TYPE_CHECKING:
@@ -24,56 +17,35 @@ if TYPE_CHECKING:
     from swift_loader.pool.control import Cell
     from swift_loader.pool.info import WorkerInfo
     from swift_loader.pool.recipe import Recipe
+    from swift_loader.rotating import RotationSetting
 
 
-def ground_of(recipe: Recipe, note: Callable[[str], None]) -> Ground | None:
-    """Where the samples of one consumer lie between their uses; None where there are none, or they cannot be kept."""
-    setting = recipe.config.rotation
-    if setting is None:
-        return None
-    try:
-        data_fd = memory_file("swift-rotation") if setting.prefix is None else _file_of(setting.prefix)
-        try:
-            index_fd = memory_file("swift-rotation-index")
-        except BaseException:
-            os.close(data_fd)
-            raise
-    except (OSError, ConfigError, AttributeError) as error:  # the last one where there are no memory files at all
-        note(_why_not(getattr(error, "strerror", None) or str(error), setting.prefix))
-        return None
-    return ground_at([index_fd, data_fd], recipe)
-
-
-def ground_at(fds: list[int], recipe: Recipe) -> Ground:
-    """The same, of descriptors that came from the trainer."""
-    config, setting = recipe.config, recipe.config.rotation
+def carousel_on(ground: Ground, recipe: Recipe, tell: Callable[[str], None]) -> Carousel | None:
+    """What this process has of the samples in rotation; None where it cannot have them."""
+    setting = recipe.config.rotation_setting
     assert setting is not None
-    index_fd, data_fd = fds
-    return Ground(index_fd, data_fd, setting.room(config.consumer_count), checks=setting.medium == "disk")
 
+    def say(why: str) -> None:
+        tell(told(setting, why))
 
-def repeated(recipe: Recipe, dataset: Any, plan: Plan, ground: Ground | None, info: WorkerInfo, cell: Cell) -> Any:
-    """The dataset, with what is kept of it for further uses in front of it."""
-    setting = recipe.config.rotation
-    if setting is None or ground is None or not isinstance(plan, EpochPlan):
-        return dataset
-    is_in_memory = setting.medium == "memory"
     try:
-        carousel = Carousel(ground, _has_memory if is_in_memory else _has_always)
+        return Carousel(ground, _has_memory if setting.medium == "memory" else _has_always, say)
     except OSError as error:  # this process may not open its own descriptor anew
-        ground.tell(error.errno or errno.EIO)
+        say(str(error))
+        return None
+
+
+def carousel_at(fds: list[int], recipe: Recipe, tell: Callable[[str], None]) -> Carousel | None:
+    """The same, of the descriptors that came from the trainer, if any did."""
+    return carousel_on(ground_at(fds, recipe), recipe, tell) if fds else None
+
+
+def repeated(recipe: Recipe, dataset: Any, plan: Plan, carousel: Carousel | None, info: WorkerInfo, cell: Cell) -> Any:
+    """The dataset, with what is kept of it for further uses in front of it."""
+    if carousel is None or not isinstance(plan, EpochPlan):
         return dataset
     around = Surroundings(plan, recipe.consumer, cell.counts, info.making, partial(_class_of, dataset))
     return Repeated(dataset, carousel, around)
-
-
-def told_of_rotation(ground: Ground | None, recipe: Recipe) -> str | None:
-    """Why samples are not kept any more, in words, if that is so."""
-    if ground is None or not (trouble := ground.trouble):
-        return None
-    setting = recipe.config.rotation
-    why = "they cannot be pickled" if trouble == UNPICKLABLE else os.strerror(trouble)
-    return _why_not(why, None if setting is None else setting.prefix)
 
 
 def rotation_statistics(cells: Iterable[Cell]) -> dict[str, float]:
@@ -87,15 +59,20 @@ def rotation_statistics(cells: Iterable[Cell]) -> dict[str, float]:
     }
 
 
-def _file_of(prefix: str | os.PathLike[str]) -> int:
-    return nameless_file(os.fspath(prefix))
+def ground_at(fds: list[int], recipe: Recipe) -> Ground:
+    """Where samples lie, of the descriptors of its index and its data."""
+    config, setting = recipe.config, recipe.config.rotation_setting
+    assert setting is not None
+    index_fd, data_fd = fds
+    return Ground(index_fd, data_fd, setting.room(config.consumer_count), checks=setting.medium == "disk")
 
 
-def _why_not(why: str, prefix: Any) -> str:
-    where = "" if prefix is None else f" on the disk of {prefix}"
+def told(setting: RotationSetting, why: str) -> str:
+    """What the user is told of samples that are not kept."""
+    where = f"with the prefix {setting.prefix}" if setting.medium == "disk" else "in memory"
     return (
-        f"rotation_setting: samples cannot be kept{where} between their uses ({why}). They are made again for each use: "
-        "the epoch is the same, but slower"
+        f"rotation_setting: samples cannot be kept {where} between their uses ({why}). They are made again for each "
+        "use: the same epoch, but a slower one"
     )
 
 

@@ -26,13 +26,14 @@ from swift_loader.pool.channel import SocketChannel
 from swift_loader.pool.control import BUILDS, SENDS, WAITS, Control
 from swift_loader.pool.fetch import MakeFailed, TakenBack, Wanted
 from swift_loader.pool.info import WorkerInfo, set_worker_info
+from swift_loader.pool.keeping import kept
 from swift_loader.pool.maker import BatchMaker, Made, refuse_too_large
 from swift_loader.pool.memory import with_memory_told
 from swift_loader.pool.messages import Attachment, Caution, Failure, Hello, Order, Parcel
 from swift_loader.pool.outbox import Outbox
 from swift_loader.pool.payload import unpack
 from swift_loader.pool.recipe import Recipe, checked_length
-from swift_loader.pool.rotation import ground_at, repeated
+from swift_loader.pool.rotation import carousel_at, repeated
 from swift_loader.pool.scale import Scale
 from swift_loader.pool.slot import Slot
 from swift_loader.pool.stacks import write_stacks_to
@@ -99,15 +100,22 @@ def _arrive(channel: SocketChannel, recipe: Recipe | None, scale: Scale) -> Work
         assert recipe is not None
         config = recipe.config
         per_sample = config.random_per == "sample" or config.worker_threads > 1
-        info = WorkerInfo(recipe.consumer, setup.worker, recipe.seed, per_sample=per_sample)
+        info = WorkerInfo(
+            recipe.consumer, setup.worker, recipe.seed, per_sample=per_sample, shares=config.worker_threads > 1
+        )
         set_worker_info(info)
         if config.worker_init is not None:
             config.worker_init(info)
         dataset = recipe.build()
         count = checked_length(dataset)
         plan = recipe.plan(count)
-        ground = ground_at(others, recipe) if others else None
-        maker = BatchMaker(recipe, repeated(recipe, dataset, plan, ground, info, cell), plan, info, cell)
+
+        def tell(text: str) -> None:
+            _note(channel, text)
+
+        dataset = kept(recipe, dataset, count, info, cell, tell)
+        carousel = carousel_at(others, recipe, tell)
+        maker = BatchMaker(recipe, repeated(recipe, dataset, plan, carousel, info, cell), plan, info, cell)
     except SystemExit:  # a death, and told as one
         raise
     except BaseException as error:  # noqa: BLE001 - user code: whatever it raised is told to the consumer
@@ -117,6 +125,11 @@ def _arrive(channel: SocketChannel, recipe: Recipe | None, scale: Scale) -> Work
     scale.limit(config.max_worker_nbytes)
     channel.send(messages.write_pickled(messages.HELLO, Hello(os.getpid(), count)))
     return Worker(channel, control, setup, maker, dataset)
+
+
+def _note(channel: SocketChannel, text: str) -> None:
+    with contextlib.suppress(OSError):  # the consumer has gone
+        channel.send(messages.write_pickled(messages.NOTE, text))
 
 
 class Worker:

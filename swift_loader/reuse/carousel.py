@@ -4,7 +4,7 @@ No more samples than there are places are in rotation at a time, and they follow
 sample at position p of it stands at place p modulo their number, and stays until the plan puts another one there.
 Nothing is searched for, and nothing is chosen to be thrown out. A sample that is not found is made again.
 
-    index    the bytes that each place has; why nothing is kept any more
+    index    the bytes that each place has
              for each place: sample, epoch, order, bytes, checksum
     data     the places, one behind the other; as large as the largest sample so far
 
@@ -22,8 +22,6 @@ import zlib
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from pathlib import Path
-from tempfile import NamedTemporaryFile
 from typing import Any
 
 import numpy as np
@@ -31,7 +29,6 @@ import numpy as np
 from swift_loader.batch.layout import aligned
 from swift_loader.reuse.locks import Locks
 
-_HEAD = struct.Struct("<QQ")
 _ENTRY = struct.Struct("<QQQQQ")
 _ENTRIES = 4096
 #: A place has so much more room than its first sample: numbers and texts differ by a few bytes.
@@ -39,8 +36,6 @@ _SLACK_NBYTES = 32
 #: Locks of this file: of a place, and of all of them.
 _LAYOUT, _FIRST_PLACE = 0, 1
 _WAIT_S = 0.05
-#: A trouble that is no error's number.
-UNPICKLABLE = 1 << 20
 #: Whether there is memory left is asked each time that so much was written.
 _LOOK_NBYTES = 8 << 20
 
@@ -72,28 +67,6 @@ class Ground:
         os.close(self.index_fd)
         os.close(self.data_fd)
 
-    @property
-    def trouble(self) -> int:
-        """Why samples are not kept any more: the number of an error, `UNPICKLABLE`, or 0."""
-        return int(_HEAD.unpack(os.pread(self.index_fd, _HEAD.size, 0).ljust(_HEAD.size, b"\0"))[1])
-
-    def tell(self, trouble: int) -> None:
-        """All who have this see that, the trainer too."""
-        os.pwrite(self.index_fd, trouble.to_bytes(8, "little"), 8)
-
-
-def nameless_file(prefix: str) -> int:
-    """A file on the disk of ``prefix``, for this user alone, whose name is gone already; gives back its descriptor.
-
-    Raises:
-        OSError: if there cannot be one.
-    """
-    from swift_loader.telemetry.outfile import trusted  # noqa: PLC0415 - only the trainer makes it
-
-    real = trusted(Path(prefix).absolute())
-    with NamedTemporaryFile(prefix=f"{real.name}-", suffix=".rotation", dir=real.parent) as file:
-        return os.dup(file.fileno())
-
 
 class Carousel:
     """The samples in rotation, as one process has them.
@@ -101,11 +74,16 @@ class Carousel:
     Args:
         ground: Where they lie. It stays its giver's.
         has_room: Says whether so many bytes more may be taken.
+        tell: Told why samples cannot be kept.
+
+    Raises:
+        OSError: if this process may not open the index.
     """
 
-    def __init__(self, ground: Ground, has_room: Callable[[int], bool] = lambda _: True) -> None:
+    def __init__(self, ground: Ground, has_room: Callable[[int], bool], tell: Callable[[str], None]) -> None:
         self._ground = ground
         self._has_room = has_room
+        self.tell = tell
         # Opened anew: locks belong to an opening, and what came by a fork or a message shares one with its giver.
         self._fd = os.open(f"/proc/self/fd/{ground.index_fd}", os.O_RDWR | os.O_CLOEXEC)
         self._locks = Locks(self._fd)
@@ -116,11 +94,6 @@ class Carousel:
     def close(self) -> None:
         """Lets go of it."""
         os.close(self._fd)
-
-    def cannot_keep(self) -> None:
-        """A sample cannot be pickled."""
-        if not self._ground.trouble:
-            self._ground.tell(UNPICKLABLE)
 
     def get(self, use: Use) -> Any | None:
         """The bytes of that sample, in memory of their own; None if they are not here."""
@@ -212,4 +185,4 @@ class Carousel:
     def _give_up(self, error: OSError) -> None:
         """Each process for itself: the disk may be full for this one's samples and not for another's."""
         self._has_given_up = True
-        self._ground.tell(error.errno or errno.EIO)
+        self.tell(error.strerror or str(error))

@@ -9,6 +9,7 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from swift_loader.reuse.cached import Cached
 from swift_loader.reuse.carousel import Carousel, Use
 from swift_loader.reuse.form import pickled, unpickled
 
@@ -36,10 +37,11 @@ class Surroundings:
 
 
 class Repeated:
-    """Stands in front of the dataset."""
+    """Stands in front of the dataset. What comes after a `Cached` is done anew at each use."""
 
     def __init__(self, dataset: Any, carousel: Carousel, around: Surroundings) -> None:
-        self.dataset = dataset
+        self.dataset = dataset.dataset if isinstance(dataset, Cached) else dataset
+        self._then = dataset.then if isinstance(dataset, Cached) else None
         self._carousel = carousel
         self._around = around
         self._guard = threading.Lock()
@@ -73,6 +75,10 @@ class Repeated:
         self._positions = positions
 
     def __getitem__(self, index: int) -> Any:
+        sample = self._sample(index)
+        return sample if self._then is None else self._then(sample)
+
+    def _sample(self, index: int) -> Any:
         around, carousel = self._around, self._carousel
         epoch, position = self._epoch, self._positions.get(index)
         use = None if position is None else Use(position, index, epoch, self._order)
@@ -97,8 +103,8 @@ class Repeated:
         carousel = self._carousel
         try:
             (memory,) = pickled(sample)
-        except Exception:  # noqa: BLE001 - as above
-            carousel.cannot_keep()
+        except Exception as error:  # noqa: BLE001 - as above
+            carousel.tell(f"a sample cannot be pickled: {type(error).__name__}: {error}")
             return
         carousel.put(use, memory)
 

@@ -61,4 +61,5 @@ DESIGNED: dict[str, Any] = {
     "max_batch_nbytes": None,
     "trace_file": None,
     "engine": "local",
+    "cache_setting": None,
 }

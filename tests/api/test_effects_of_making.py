@@ -383,3 +383,12 @@ def test_workers_do_arithmetic_with_one_thread_each():
         with started(Surroundings, start_method=method) as loader:
             told = [json.loads(text) for batch in loader for text in batch]
         assert {(one["omp"], one["openblas"], one["mkl"]) for one in told} == {("1", "1", "1")}
+
+
+@pytest.mark.parametrize("count", [0, 2])
+def test_cache_setting_keeps_samples_so_that_each_is_asked_for_once(count: int, tmp_path):
+    kept = {"prefix": tmp_path / "made" / "kept"}
+    given = {"folder": str(tmp_path), "count": 32}
+    epochs = stream(Noted, given, epochs=2, cache_setting=kept, worker_per_consumer=count)
+    assert epochs == stream(Numbers, {"count": 32}, epochs=2)
+    assert sorted(call.index for call in calls(tmp_path, "get")) == list(range(32))

@@ -15,7 +15,8 @@ from swift_loader.config import LoaderConfig, Settings
 from tests.api.argument_table import DESIGNED, REQUIRED
 
 PUBLIC = {
-    "BucketedPlan", "ConfigError", "DataError", "EpochPlan", "LayoutError", "LoaderClosed", "Plan", "PoisonedTicket",
+    "BucketedPlan", "CacheSetting", "Cached", "ConfigError", "DataError", "EpochPlan", "LayoutError", "LoaderClosed",
+    "Plan", "PoisonedTicket",
     "RankMismatch", "SwiftLoader", "SwiftLoaderError", "WeightedPlan", "WorkerDied", "WorkerError", "WorkerHung",
     "WorkerInfo", "WorkerStartFailed", "__version__", "worker_info",
 }  # fmt: skip

@@ -24,6 +24,7 @@ OURS = {
     ("pool/messages.py", "read_pickled"): SOCKET,
     ("pool/payload.py", "unpack"): MEMORY,
     ("batch/codec.py", "decode"): MEMORY,
+    ("reuse/form.py", ""): "a file of this user alone (owner, mode and names are looked at when it is opened), checked",
     (
         "batch/rowcode.py",
         "compiled",

@@ -1,0 +1,77 @@
+"""What is kept of a dataset's samples, as a worker has it, or the training process where there are no workers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING, Any
+
+from swift_loader.pool.control import Cell
+from swift_loader.pool.rotation import rotation_statistics
+
+if TYPE_CHECKING:
+    from swift_loader.config import LoaderConfig
+    from swift_loader.pool.info import WorkerInfo
+    from swift_loader.pool.recipe import Recipe
+    from swift_loader.reuse.kept import Kept
+
+#: A sample that others make is waited for so long at most, and never so long that the worker seems to hang.
+_WAIT_S = 10.0
+
+
+def kept(recipe: Recipe, dataset: Any, count: int, info: WorkerInfo, cell: Cell, tell: Callable[[str], None]) -> Any:
+    """The dataset, with what is kept of it in front where that was asked for.
+
+    Args:
+        recipe: What this process was told.
+        dataset: The dataset, of ``count`` samples.
+        count: How many.
+        info: Whose generators are seeded.
+        cell: Where samples are counted.
+        tell: Tells the user; each text is told once.
+    """
+    setting = recipe.config.cache_setting
+    if setting is None or recipe.origin is None:
+        return dataset
+    # Imported by those only who keep samples: a worker is lean, and xxhash may not be installed.
+    from dataclasses import replace  # noqa: PLC0415
+
+    from swift_loader.reuse.files import Disk  # noqa: PLC0415
+    from swift_loader.reuse.generation import Generations  # noqa: PLC0415
+    from swift_loader.reuse.keeper import Keeper, Surroundings, class_of_main_by  # noqa: PLC0415
+    from swift_loader.reuse.kept import Kept  # noqa: PLC0415
+
+    config = recipe.config
+    around = Surroundings(
+        tell=tell,
+        home=class_of_main_by(dataset),
+        is_expendable=config.worker_count > 0,
+        wait_s=min(_WAIT_S, config.timeout_s / 4),
+    )
+    keeper = Keeper(setting, lambda: Disk(str(setting.prefix)), replace(recipe.origin, samples=count), around)
+    generations = Generations(setting.update_frequency, spread=setting.refresh == "spread")
+    return Kept(dataset, keeper, info, cell.counts, generations, threads=config.worker_threads > 1)
+
+
+def as_kept(dataset: Any) -> Kept | None:
+    """The dataset itself, if samples of it are kept."""
+    return dataset if hasattr(type(dataset), "reads_into") else None
+
+
+def kept_statistics(config: LoaderConfig, cells: list[Cell]) -> dict[str, float]:
+    """What a consumer's workers have made and used again, where anything is kept."""
+    if config.cache_setting is not None:
+        return cache_statistics(cells)
+    return {} if config.rotation_setting is None else rotation_statistics(cells)
+
+
+def cache_statistics(cells: Iterable[Cell]) -> dict[str, float]:
+    """What a consumer's workers have made and read back."""
+    counts = [list(cell.counts) for cell in cells]
+    made, reused, evicted = (sum(column) for column in list(zip(*counts, strict=True))[:3])
+    return {
+        "cache_made": made,
+        "cache_reused": reused,
+        "cache_evicted": evicted,
+        "cache_nbytes": max(count[3] for count in counts),
+        "cache_hit_rate": reused / max(1, made + reused),
+    }

@@ -1,0 +1,164 @@
+"""A dataset with what is kept in front of it: what the loader asks instead.
+
+    __getitem__   a sample: read back, or made and kept; then what is done afresh
+    read_into     a whole batch straight to its rows, where all of it is kept and alike
+
+What is made is a function of (seed, generation, index): while a sample is made, the random generators are its own, and
+afterwards they are what they were. So a stream has the same bytes whether samples were there already, were made after
+a crash, or cannot be kept at all. Knows nothing of batches beyond arrays to be filled.
+"""
+
+from __future__ import annotations
+
+from contextlib import AbstractContextManager
+from typing import TYPE_CHECKING, Any, Protocol
+
+import numpy as np
+
+from swift_loader.reuse.cached import Cached
+from swift_loader.reuse.form import PICKLED
+from swift_loader.reuse.generation import Generations
+from swift_loader.reuse.store import MISSING
+
+if TYPE_CHECKING:
+    from swift_loader.batch.layout import BatchSpec
+    from swift_loader.reuse.keeper import Keeper
+
+#: Places of the counts, in the words that are given for them.
+MADE, REUSED, EVICTED, NBYTES = range(4)
+#: The size of the store is looked at once in so many samples that were made, and at each epoch.
+_WEIGHED = 64
+#: So many layouts of batches are remembered.
+_MANY = 32
+
+
+class Chance(Protocol):
+    """Where random numbers come from while a sample is made."""
+
+    def making(self, epoch: int, index: int) -> AbstractContextManager[None]:
+        """Around the making of a sample: the generators are those of that epoch and sample, and then what they were."""
+
+
+class Kept:
+    """The samples of ``dataset``, made once for each generation.
+
+    Args:
+        dataset: What makes them; a `Cached` is taken apart.
+        keeper: Where they are kept.
+        chance: The generators.
+        counts: Four words, to which this process adds what it has made and read back.
+        generations: How long a sample is used.
+        threads: Whether several threads ask at the same time.
+    """
+
+    def __init__(
+        self,
+        dataset: Any,
+        keeper: Keeper,
+        chance: Chance,
+        counts: Any,
+        generations: Generations,
+        *,
+        threads: bool = False,
+    ) -> None:
+        self._then = dataset.then if isinstance(dataset, Cached) else None
+        self._dataset = dataset.dataset if isinstance(dataset, Cached) else dataset
+        self._keeper = keeper
+        self._chance = chance
+        self._counts = counts
+        self._generations = generations
+        self._threads = threads
+        self._count = len(dataset)
+        self._epoch = 0
+        self._told: int | None = None
+        """The epoch that the dataset was told of last."""
+        self._forms: dict[int, tuple[BatchSpec, int]] = {}
+        self._set_epoch = getattr(self._dataset, "set_epoch", None)
+        self._set_epoch_then = getattr(self._then, "set_epoch", None)
+
+    def __len__(self) -> int:
+        return self._count
+
+    def __getitem__(self, index: int) -> Any:
+        sample = self._sample(index)
+        return sample if self._then is None else self._then(sample)
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("__"):  # nobody is to find a way past what is kept, such as __getitems__
+            raise AttributeError(name)
+        return getattr(self.__dict__["_dataset"], name)
+
+    def set_epoch(self, epoch: int) -> None:
+        """The loader turns to an epoch. The dataset is told that for which its samples are made."""
+        self._epoch = epoch
+        self._keeper.turn_to(epoch)
+        self._weigh()
+        self._tell(self._generations.made_for(epoch, 0) if self._generations.is_common else epoch)
+        if self._set_epoch_then is not None:
+            self._set_epoch_then(epoch)
+
+    def reads_into(self, indices: list[int], spec: BatchSpec) -> Any:
+        """Where the samples of a batch lie, if it can be read as a whole into rows of ``spec``; else None."""
+        store = self._keeper.store
+        if self._then is not None or store is None:
+            return None
+        known = self._forms.get(spec.key)
+        if known is None or known[0] is not spec or known[1] == PICKLED:
+            if len(self._forms) >= _MANY:
+                self._forms.clear()
+            known = self._forms[spec.key] = (spec, store.form_id(spec.structure, spec.columns))
+        if known[1] == PICKLED:
+            return None
+        numbers = np.array(indices, np.uint64)
+        made_for = self._generations.all_made_for(self._epoch, numbers.astype(np.int64))
+        return store.all_at(numbers, np.asarray(made_for).astype(np.uint64), known[1])
+
+    def read_into(self, found: Any, columns: list[Any]) -> bool:
+        """Puts the samples of `reads_into` to their rows; False if one of them is not what it was."""
+        store = self._keeper.store
+        columns = [column.reshape(len(found), -1).view(np.uint8) for column in columns if column.nbytes]
+        if store is None or not store.fill(found, columns):
+            return False
+        self._counts[REUSED] += len(found)
+        return True
+
+    def close(self) -> None:
+        """Lets go of the files."""
+        self._keeper.close()
+
+    def _sample(self, index: int) -> Any:
+        if not 0 <= index < self._count:
+            return self._dataset[index]
+        made_for = self._generations.made_for(self._epoch, index)
+        sample = self._keeper.get(index, made_for)
+        if sample is MISSING:
+            return self._missing(index, made_for)
+        self._counts[REUSED] += 1
+        return sample
+
+    def _missing(self, index: int, made_for: int) -> Any:
+        with self._keeper.making(index) as is_kept:
+            if is_kept and (sample := self._keeper.get(index, made_for)) is not MISSING:
+                self._counts[REUSED] += 1  # somebody else has made it meanwhile
+                return sample
+            sample = self._made(index, made_for)
+            if is_kept:
+                self._keeper.keep(index, made_for, sample, self._generations.last_of(made_for))
+        self._counts[MADE] += 1
+        if self._counts[MADE] % _WEIGHED == 1:
+            self._weigh()
+        return sample
+
+    def _made(self, index: int, made_for: int) -> Any:
+        if made_for != self._told and not self._threads:  # others may be in the midst of a sample
+            self._tell(made_for)
+        with self._chance.making(made_for, index):
+            return self._dataset[index]
+
+    def _tell(self, epoch: int) -> None:
+        self._told = epoch
+        if self._set_epoch is not None:
+            self._set_epoch(epoch)
+
+    def _weigh(self) -> None:
+        self._counts[NBYTES] = self._keeper.nbytes()

@@ -1,0 +1,285 @@
+"""What is kept, and who makes what is missing.
+
+    a sample is missing   its lock is taken; whoever waited for it looks again: it may be there now
+    it is made            its bytes are written to free room, or over its former ones, and then its entry, at once
+    it is read            its entry, then its bytes; both are checked, each time
+
+A writer may be killed between any two of these: what an entry leads to fits its digest, or is missing. Locks end with
+their holders. Whoever gets no answer, or an `OSError`, makes the sample as if there were no store.
+"""
+
+from __future__ import annotations
+
+import os
+import pickle
+import struct
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from swift_loader.batch.codec import encode
+from swift_loader.reuse import entry, index
+from swift_loader.reuse.entry import Entry
+from swift_loader.reuse.files import Files
+from swift_loader.reuse.form import PICKLED, Form, form_of, load, pickled, unpickled
+from swift_loader.reuse.locks import Locks
+from swift_loader.reuse.reader import Mapped, Plain, Reader
+from swift_loader.reuse.room import Room, capacity_of
+from swift_loader.reuse.xxhash import digest_of, digest_of_parts
+
+if TYPE_CHECKING:
+    from swift_loader.reuse.entry import Words
+
+_WAIT_S = 5.0
+_FORM_HEAD = struct.Struct("<QQ")
+#: So many forms are told; samples of further ones are pickled.
+_MOST_FORMS = 64
+_MASK = (1 << 64) - 1
+
+MISSING = object()
+"""Stands for a sample that is not kept."""
+
+
+class Store:
+    """What one process sees of a store.
+
+    Args:
+        files: The open files; closed with the store.
+        home: Finds classes of ``__main__`` by their names.
+        most_nbytes: The data file is not made longer than this.
+        maps: Whether this process may be lost to a file that somebody cuts.
+        wait_s: For so long a sample is waited for that somebody else makes.
+    """
+
+    def __init__(
+        self, files: Files, home: Callable[[str], Any], *, most_nbytes: int | None, maps: bool, wait_s: float
+    ) -> None:
+        self.files = files
+        self._home = home
+        self._id = files.header.store_id
+        self._count = files.header.origin.samples
+        kind: type[Plain] = Mapped if maps else Plain
+        self._reader: Reader = kind(files.index_fd, files.data_fd, self._count)
+        self._locks = Locks(files.index_fd)
+        self._room = Room(files, self._locks, self._reader, most_nbytes)
+        self._wait_s = wait_s
+        self._forms: list[Form | None] = [None]
+        self._form_ids: dict[Form, int] = {}
+        self._forms_end = index.FORMS
+        self._epoch = -1
+        self.is_full = False
+        """There was no room for a sample."""
+
+    def close(self) -> None:
+        """Lets go of the files, and so of all locks."""
+        self.files.close()
+
+    def nbytes(self) -> int:
+        """What the store takes of its disk."""
+        return self._room.nbytes()
+
+    # Reading ----------------------------------------------------------------------------------------------------
+
+    def entry(self, number: int) -> Entry | None:
+        """Where a sample lies; None if it is not kept."""
+        return entry.unpack(self._reader.raw(number), number, self._id)
+
+    def get(self, number: int, made_for: int) -> Any:
+        """A sample as it was made for that epoch; `MISSING` if it is not kept, or its bytes are not what they were."""
+        found = self.entry(number)
+        if found is None or found.made_for != made_for:
+            return MISSING
+        self._reader.look()
+        return self._read(found)
+
+    def all_at(self, numbers: Any, made_for: Any, form: int) -> Words | None:
+        """The entries of many samples, if all are kept, as they were made for those epochs, in one form."""
+        if not self._reader.look():
+            return None
+        words = self._reader.words(numbers)
+        good = entry.sound(words, self._id) & (words[:, entry.INDEX] == numbers)
+        good &= (words[:, entry.MADE_FOR] == made_for) & (words[:, entry.FORM] == form)
+        return words if good.all() else None
+
+    def fill(self, words: Words, columns: list[Any]) -> bool:
+        """Puts samples to their rows: ``columns`` are arrays of bytes, a row for each sample. False if one is bad."""
+        seeds = entry.seeds_of(words, self._id)
+        put = self._put if len(columns) == 1 else self._put_parts
+        rows = zip(words[:, entry.OFFSET].tolist(), words[:, entry.DIGEST].tolist(), seeds, strict=True)
+        try:
+            return all(
+                put([column[row] for column in columns], offset, seed) == digest
+                for row, (offset, digest, seed) in enumerate(rows)
+            )
+        except OSError:
+            return False
+
+    def _put(self, targets: list[Any], offset: int, seed: int) -> int:
+        self._reader.copy(offset, targets[0])
+        return digest_of(targets[0], seed)
+
+    def _put_parts(self, targets: list[Any], offset: int, seed: int) -> int:
+        """The leaves lie one behind the other."""
+        for target in targets:
+            self._reader.copy(offset, target)
+            offset += target.nbytes
+        return digest_of_parts(targets, seed)
+
+    def _read(self, found: Entry) -> Any:
+        seed = entry.seed_of(found.number, found.made_for, self._id)
+        form = self._form(found.form)
+        if found.form != PICKLED and (form is None or form.nbytes != found.nbytes):
+            return MISSING
+        if found.nbytes > found.capacity:
+            return MISSING
+        leaves = [np.empty(found.nbytes, np.uint8)] if form is None else form.room()
+        try:
+            offset = found.offset
+            for leaf in leaves:
+                if leaf.nbytes:
+                    self._reader.copy(offset, leaf.reshape(-1).view(np.uint8))
+                    offset += leaf.nbytes
+        except OSError:
+            return MISSING
+        if digest_of_parts(leaves, seed) != found.digest:
+            return MISSING
+        return unpickled(leaves[0], self._home) if form is None else form.sample(leaves)
+
+    # Making -----------------------------------------------------------------------------------------------------
+
+    def lock(self, number: int) -> bool:
+        """Has nobody else make a sample; waits while they do, but not for ever: they may be stuck.
+
+        Gives back whether it is so.
+        """
+        return self.files.writable and self._locks.take(index.LOCK_SAMPLE + number, self._wait_s)
+
+    def unlock(self, number: int) -> None:
+        """Others may make it again."""
+        self._locks.leave(index.LOCK_SAMPLE + number)
+
+    def keep(self, number: int, made_for: int, sample: Any, used_until: int | None = None) -> bool:
+        """Writes a sample, whose lock is held; gives back whether it is kept.
+
+        Args:
+            number: Its index.
+            made_for: The first epoch that it was made for.
+            sample: The sample.
+            used_until: The last epoch that what is kept now may be of use for, where it was made for a later one.
+
+        Raises:
+            OSError: if it cannot be written.
+            Exception: whatever its classes raise, if it cannot be pickled.
+        """
+        before = self.entry(number)
+        if before is not None and before.made_for > made_for and self._is_used(before.made_for, used_until):
+            return False
+        form, parts = self._parts_of(sample)
+        nbytes = sum(part.nbytes for part in parts)
+        if before is not None and before.capacity >= nbytes:
+            offset, capacity = before.offset, before.capacity
+        else:
+            place = self._room.take(nbytes)
+            if place is None:
+                self.is_full = True
+                return False
+            offset, capacity = place, capacity_of(nbytes)
+        digest = digest_of_parts(parts, entry.seed_of(number, made_for, self._id))
+        self._write(parts, offset)
+        self._tell(Entry(number, made_for, offset, nbytes, capacity, form, digest))
+        return True
+
+    def drop(self, number: int) -> None:
+        """Forgets a sample, whose lock is held; its room is free."""
+        os.pwrite(self.files.index_fd, bytes(entry.NBYTES), index.place_of(number))
+
+    def turn_to(self, epoch: int) -> None:
+        """This process works at ``epoch`` from now on: what others keep for it is not to be replaced by older."""
+        if self._epoch >= 0:
+            self._locks.leave(index.LOCK_EPOCH + self._epoch)
+        self._epoch = epoch
+        self._locks.share(index.LOCK_EPOCH + epoch)
+
+    def _is_used(self, made_for: int, until: int | None) -> bool:
+        end = index.LOCK_ROOM - index.LOCK_EPOCH if until is None else until + 1
+        return self._locks.others_hold(index.LOCK_EPOCH + made_for, max(1, end - made_for))
+
+    def _write(self, parts: list[Any], offset: int) -> None:
+        nbytes = sum(part.nbytes for part in parts)
+        written = os.pwritev(self.files.data_fd, parts, offset)
+        while written < nbytes:  # a disk that fills up takes a part, and answers the rest with its error
+            rest = memoryview(b"".join(parts))[written:]
+            written += os.pwrite(self.files.data_fd, rest, offset + written)
+
+    def _tell(self, made: Entry) -> None:
+        raw = entry.pack(made, self._id)
+        if os.pwrite(self.files.index_fd, raw, index.place_of(made.number)) != len(raw):
+            raise OSError("the index could not be written")
+
+    # Forms ------------------------------------------------------------------------------------------------------
+
+    def form_id(self, structure: Any, columns: tuple[Any, ...]) -> int:
+        """The form that can be put to rows of these columns as it is; 0 if there is none."""
+        for number, form in enumerate(self._known_forms()):
+            if form is not None and form.structure == structure and form.columns == columns:
+                return number
+        return PICKLED
+
+    def _parts_of(self, sample: Any) -> tuple[int, list[Any]]:
+        taken_apart = form_of(sample)
+        if taken_apart is not None:
+            form, leaves = taken_apart
+            number = self._form_ids.get(form) or self._add_form(form)
+            if number:
+                return number, leaves
+        return PICKLED, pickled(sample)
+
+    def _form(self, number: int) -> Form | None:
+        if number >= len(self._forms):
+            self._known_forms()
+        return self._forms[number] if number < len(self._forms) else None
+
+    def _known_forms(self) -> list[Form | None]:
+        """All that were told so far."""
+        while (found := self._form_at(self._forms_end)) is not None:
+            raw, self._forms_end = found
+            try:
+                form: Form | None = load(raw, [], self._home)
+            except (AttributeError, ImportError, pickle.UnpicklingError):  # of a class that is not here
+                form = None
+            self._forms.append(form)
+            if form is not None:
+                self._form_ids.setdefault(form, len(self._forms) - 1)
+        return self._forms
+
+    def _form_at(self, place: int) -> tuple[bytes, int] | None:
+        head = os.pread(self.files.index_fd, _FORM_HEAD.size, place)
+        if len(head) < _FORM_HEAD.size:
+            return None
+        nbytes, digest = _FORM_HEAD.unpack(head)
+        if not 0 < nbytes <= index.CLAIMS - place:
+            return None
+        raw = os.pread(self.files.index_fd, nbytes, place + _FORM_HEAD.size)
+        # What a writer that was killed has left is no form, and is written over.
+        whole = digest_of(raw, self._id & _MASK) == digest
+        return (raw, place + _FORM_HEAD.size + nbytes) if whole else None
+
+    def _add_form(self, form: Form) -> int:
+        if len(self._known_forms()) > _MOST_FORMS or not self._locks.take(index.LOCK_FORMS, _WAIT_S):
+            return self._form_ids.get(form, PICKLED)
+        try:
+            self._known_forms()
+            if form in self._form_ids:
+                return self._form_ids[form]
+            stream = encode(form).stream
+            raw = _FORM_HEAD.pack(len(stream), digest_of(stream, self._id & _MASK)) + stream
+            if self._forms_end + len(raw) > index.CLAIMS or load(stream, [], self._home) != form:
+                return PICKLED
+            os.pwrite(self.files.index_fd, raw, self._forms_end)
+            self._known_forms()
+            return self._form_ids.get(form, PICKLED)
+        except (AttributeError, ImportError, pickle.UnpicklingError):
+            return PICKLED
+        finally:
+            self._locks.leave(index.LOCK_FORMS)
