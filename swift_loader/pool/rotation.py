@@ -41,8 +41,12 @@ def carousel_at(fds: list[int], recipe: Recipe, tell: Callable[[str], None]) -> 
 
 
 def repeated(recipe: Recipe, dataset: Any, plan: Plan, carousel: Carousel | None, info: WorkerInfo, cell: Cell) -> Any:
-    """The dataset, with what is kept of it for further uses in front of it."""
-    if carousel is None or not isinstance(plan, EpochPlan):
+    """The dataset, with what is kept of it for further uses in front of it.
+
+    Where nothing can be kept, samples are made for each use as they would be once: the stream is the same.
+    """
+    config = recipe.config
+    if config.rotation_setting is None or config.cache_setting is not None or not isinstance(plan, EpochPlan):
         return dataset
     around = Surroundings(plan, recipe.consumer, cell.counts, info.making, partial(_class_of, dataset))
     return Repeated(dataset, carousel, around)

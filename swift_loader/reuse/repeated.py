@@ -39,7 +39,7 @@ class Surroundings:
 class Repeated:
     """Stands in front of the dataset. What comes after a `Cached` is done anew at each use."""
 
-    def __init__(self, dataset: Any, carousel: Carousel, around: Surroundings) -> None:
+    def __init__(self, dataset: Any, carousel: Carousel | None, around: Surroundings) -> None:
         self.dataset = dataset.dataset if isinstance(dataset, Cached) else dataset
         self._then = dataset.then if isinstance(dataset, Cached) else None
         self._carousel = carousel
@@ -82,7 +82,7 @@ class Repeated:
         around, carousel = self._around, self._carousel
         epoch, position = self._epoch, self._positions.get(index)
         use = None if position is None else Use(position, index, epoch, self._order)
-        memory = None if use is None else carousel.get(use)
+        memory = None if use is None or carousel is None else carousel.get(use)
         if memory is not None:
             with contextlib.suppress(Exception):  # classes raise what they like: then it is made again
                 sample = unpickled(memory, around.home)
@@ -97,10 +97,13 @@ class Repeated:
 
     def close(self) -> None:
         """Lets go of what is kept."""
-        self._carousel.close()
+        if self._carousel is not None:
+            self._carousel.close()
 
     def _keep(self, use: Use, sample: Any) -> None:
         carousel = self._carousel
+        if carousel is None:
+            return
         try:
             (memory,) = pickled(sample)
         except Exception as error:  # noqa: BLE001 - as above
