@@ -28,6 +28,7 @@ from swift_loader.plan.plan import EpochPlan, Plan
 from swift_loader.pool.dispatch import Delivery, Failed, Full
 from swift_loader.pool.failures import place_of
 from swift_loader.pool.inline import HeapMemory, InlinePool
+from swift_loader.pool.keeping import with_memory
 from swift_loader.pool.recipe import Recipe
 from swift_loader.position import Position, Setting, State
 from swift_loader.telemetry import Moments
@@ -71,6 +72,7 @@ class Runtime:
     """The consumer's thread was interrupted as it took a batch, which may be in nobody's hands now."""
 
     def __init__(self, recipe: Recipe, stage: Stage) -> None:
+        recipe, self._memory = with_memory(recipe)
         config = recipe.config
         self.pid = os.getpid()
         self.closed = False
@@ -230,6 +232,8 @@ class Runtime:
         if self._landing is not None:
             self._landing.abandon()
         self._pool.abandon()
+        if self._memory is not None:
+            self._memory.abandon()
 
     def close(self) -> None:
         if self.closed:
@@ -241,6 +245,8 @@ class Runtime:
         if self._landing is not None:
             self._landing.close()
         self._pool.close()
+        if self._memory is not None:
+            self._memory.close()
         self._stage.close()
         self.end()
         self._witness.close()

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import dataclasses
+import errno
+import warnings
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any
 
@@ -9,9 +12,12 @@ from swift_loader.pool.control import Cell
 from swift_loader.pool.rotation import rotation_statistics
 
 if TYPE_CHECKING:
+    from swift_loader.caching import CacheSetting
     from swift_loader.config import LoaderConfig
     from swift_loader.pool.info import WorkerInfo
     from swift_loader.pool.recipe import Recipe
+    from swift_loader.reuse.files import Ground
+    from swift_loader.reuse.host import HostMemory
     from swift_loader.reuse.kept import Kept
 
 #: A sample that others make is waited for so long at most, and never so long that the worker seems to hang.
@@ -33,9 +39,6 @@ def kept(recipe: Recipe, dataset: Any, count: int, info: WorkerInfo, cell: Cell,
     if setting is None or recipe.origin is None:
         return dataset
     # Imported by those only who keep samples: a worker is lean, and xxhash may not be installed.
-    from dataclasses import replace  # noqa: PLC0415
-
-    from swift_loader.reuse.files import Disk  # noqa: PLC0415
     from swift_loader.reuse.generation import Generations  # noqa: PLC0415
     from swift_loader.reuse.keeper import Keeper, Surroundings, class_of_main_by  # noqa: PLC0415
     from swift_loader.reuse.kept import Kept  # noqa: PLC0415
@@ -47,9 +50,41 @@ def kept(recipe: Recipe, dataset: Any, count: int, info: WorkerInfo, cell: Cell,
         is_expendable=config.worker_count > 0,
         wait_s=min(_WAIT_S, config.timeout_s / 4),
     )
-    keeper = Keeper(setting, lambda: Disk(str(setting.prefix)), replace(recipe.origin, samples=count), around)
+    origin = dataclasses.replace(recipe.origin, samples=count)
+    keeper = Keeper(setting, lambda: _ground(recipe, setting), origin, around)
     generations = Generations(setting.update_frequency, spread=setting.refresh == "spread")
     return Kept(dataset, keeper, info, cell.counts, generations, threads=config.worker_threads > 1)
+
+
+def with_memory(recipe: Recipe) -> tuple[Recipe, HostMemory | None]:
+    """The recipe, and what holds the memory that its samples are kept in, if they are kept in memory."""
+    setting = recipe.config.cache_setting
+    if setting is None or setting.medium == "disk" or recipe.origin is None:
+        return recipe, None
+    from swift_loader.reuse.host import HostMemory  # noqa: PLC0415 - see `kept`
+
+    assert setting.nbytes is not None
+    try:
+        memory = HostMemory(recipe.origin, None if setting.prefix is None else str(setting.prefix), setting.nbytes)
+    except OSError as error:
+        warnings.warn(
+            f"cache_setting: memory for samples cannot be had, training goes on without it: {error.strerror}",
+            RuntimeWarning,
+            stacklevel=5,
+        )
+        return recipe, None
+    return dataclasses.replace(recipe, memory=memory.place), memory
+
+
+def _ground(recipe: Recipe, setting: CacheSetting) -> Ground:
+    from swift_loader.reuse.files import Disk  # noqa: PLC0415 - see `kept`
+    from swift_loader.reuse.host import Memory  # noqa: PLC0415
+
+    if setting.medium == "disk":
+        return Disk(str(setting.prefix))
+    if recipe.memory is None:
+        raise OSError(errno.ENOMEM, "the memory could not be had")
+    return Memory(recipe.memory)
 
 
 def as_kept(dataset: Any) -> Kept | None:

@@ -29,6 +29,8 @@ class Recipe:
     consumer: int
     origin: Origin | None = None
     """What the samples are of, where they are to be kept."""
+    memory: tuple[int, int, int] | None = None
+    """Where they are kept in memory: the process that holds it, and its descriptors."""
 
     def for_worker(self) -> Self:
         """Without what only the trainer needs, which may not be able to travel."""

@@ -33,8 +33,7 @@ _ENTRY = struct.Struct("<QQQQQ")
 _ENTRIES = 4096
 #: A place has so much more room than its first sample: numbers and texts differ by a few bytes.
 _SLACK_NBYTES = 32
-#: Locks of this file: of a place, and of all of them.
-_LAYOUT, _FIRST_PLACE = 0, 1
+#: For so long it is tried to have all places at once.
 _WAIT_S = 0.05
 #: Whether there is memory left is asked each time that so much was written.
 _LOOK_NBYTES = 8 << 20
@@ -139,7 +138,8 @@ class Carousel:
 
     def _enlarge(self, nbytes: int) -> None:
         """Gives all places the room that a sample needs; all that was kept is lost."""
-        if not self._locks.take(_LAYOUT, _WAIT_S):
+        every = self._ground.place_count
+        if not self._locks.take(0, every, _WAIT_S):
             return
         try:
             room = self._room()
@@ -149,22 +149,18 @@ class Carousel:
                 os.ftruncate(self._ground.data_fd, 0)
                 os.pwrite(self._fd, wanted.to_bytes(8, "little"), 0)
         finally:
-            self._locks.leave(_LAYOUT)
+            self._locks.leave(0, every)
 
     @contextmanager
     def _hold(self, place: int, *, alone: bool) -> Iterator[bool]:
         """Has the place; says whether it was to be had."""
-        locks, lock = self._locks, _FIRST_PLACE + place
-        if not locks.share(_LAYOUT):
-            yield False
-            return
-        has_it = locks.take(lock) if alone else locks.share(lock)
+        locks = self._locks
+        has_it = locks.take(place) if alone else locks.share(place)
         try:
             yield has_it
         finally:
             if has_it:
-                locks.leave(lock)
-            locks.leave(_LAYOUT)
+                locks.leave(place)
 
     def _room(self) -> int:
         return int.from_bytes(os.pread(self._fd, 8, 0), "little")

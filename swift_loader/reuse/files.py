@@ -44,6 +44,8 @@ class Files:
 
     def close(self) -> None:
         """Lets go of them."""
+        with contextlib.suppress(OSError):
+            Locks(self.index_fd).leave_all()  # a mapping may hold the files open for longer
         for fd in (self.index_fd, self.data_fd):
             with contextlib.suppress(OSError):
                 os.close(fd)
@@ -52,8 +54,10 @@ class Files:
 class Ground(Protocol):
     """Where files are: on a disk, or in memory."""
 
+    lock_place: int
+
     def lock(self) -> int | None:
-        """A descriptor whose first byte is locked while the store is opened; None where nothing can be written."""
+        """A descriptor whose ``lock_place`` is locked while the store is opened; None where nothing can be written."""
 
     def existing(self, *, writable: bool) -> tuple[int, int] | None:
         """Descriptors of index and data, if they are there."""
@@ -79,7 +83,7 @@ def open_files(ground: Ground, origin: Origin, arena_nbytes: int) -> Files:
     if lock_fd is None:
         return _opened_to_read(ground, origin)
     try:
-        if not Locks(lock_fd).take(0, _WAIT_S):
+        if not Locks(lock_fd).take(ground.lock_place, wait_s=_WAIT_S):
             raise TimeoutError(errno.ETIMEDOUT, f"somebody has been opening the cache for {_WAIT_S:g} s")
         found = ground.existing(writable=True)
         if found is None:
@@ -151,6 +155,8 @@ def _write(fd: int, data: bytes) -> None:
 class Disk:
     """Files of a prefix."""
 
+    lock_place = 0
+
     def __init__(self, prefix: str) -> None:
         # Imported by those only who keep something on a disk: a worker without a cache does without it.
         from swift_loader.telemetry.outfile import trusted  # noqa: PLC0415
@@ -176,18 +182,18 @@ class Disk:
     def existing(self, *, writable: bool) -> tuple[int, int] | None:
         """See `Ground`."""
         mode = os.O_RDWR if writable else os.O_RDONLY
+        fds: list[int] = []
         try:
-            index_fd = _opened(self._names[0], mode)
-        except FileNotFoundError:
-            return None
-        try:
-            return index_fd, _opened(self._names[1], mode)
-        except FileNotFoundError:
-            os.close(index_fd)
-            return None
+            for name in self._names[:2]:
+                with contextlib.suppress(FileNotFoundError):
+                    fds.append(_opened(name, mode))
+            if len(fds) == 2:
+                return fds[0], fds[1]
         except BaseException:
-            os.close(index_fd)
+            _close_all(fds)
             raise
+        _close_all(fds)  # one alone is nothing
+        return None
 
     def fresh(self) -> tuple[int, int]:
         """See `Ground`. What a job that was killed has left under these names goes."""
@@ -217,6 +223,11 @@ class Disk:
 
     def __str__(self) -> str:
         return str(self._path)
+
+
+def _close_all(fds: list[int]) -> None:
+    for fd in fds:
+        os.close(fd)
 
 
 def _opened(path: Path, mode: int) -> int:

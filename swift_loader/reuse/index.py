@@ -28,7 +28,7 @@ ENTRIES = CLAIMS + 8 * MOST_ARENAS
 RECORDS = 4096
 
 # Places of the locks, far behind any byte of the file.
-LOCK_SAMPLE, LOCK_ARENA, LOCK_EPOCH, LOCK_ROOM, LOCK_FORMS, LOCK_USE = (n << 52 for n in range(1, 7))
+LOCK_SAMPLE, LOCK_ARENA, LOCK_EPOCH, LOCK_ROOM, LOCK_FORMS, LOCK_USE, LOCK_OPEN = (n << 52 for n in range(1, 8))
 
 _HEAD = struct.Struct("<8sIQQQI")
 _DATA_HEAD = struct.Struct("<8sQ")

@@ -24,9 +24,9 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 _ARENA_NBYTES = 4 << 20
-_LEAST_ARENA_NBYTES = 4096
-#: A store whose size is limited has at least so many arenas.
-_ARENAS = 64
+_PAGE = os.sysconf("SC_PAGESIZE")
+#: A store whose size is limited has up to so many arenas, so that little of each is left over.
+_ARENAS = 1 << 15
 #: Looked at once in so many questions: whether the files are still those that others open.
 _WATCH = 4096
 #: And so often they may turn out to be others.
@@ -218,10 +218,7 @@ class Keeper:
 def _arena_nbytes(most: int | None) -> int:
     if most is None:
         return _ARENA_NBYTES
-    return max(
-        _LEAST_ARENA_NBYTES,
-        min(_ARENA_NBYTES, most // _ARENAS) // os.sysconf("SC_PAGESIZE") * os.sysconf("SC_PAGESIZE"),
-    )
+    return min(_ARENA_NBYTES, -(-most // (_ARENAS * _PAGE)) * _PAGE)
 
 
 def class_of_main_by(dataset: Any) -> Callable[[str], Any]:

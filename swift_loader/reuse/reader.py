@@ -112,7 +112,7 @@ class Mapped(Plain):
     def raw(self, number: int) -> Any:
         """See `Reader`."""
         if not Plain.look(self):
-            return bytes(entry.NBYTES)
+            return super().raw(number)
         place = index.place_of(number)
         return bytes(self._bytes[place : place + entry.NBYTES])
 

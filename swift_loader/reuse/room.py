@@ -1,17 +1,17 @@
 """Which part of the data file is free.
 
-The file is divided into arenas of one size. A process claims one and fills it from its begin; while it does, it holds
-the arena's lock. An arena that no entry leads to and that nobody holds is free again: so nothing has to be given back,
-and what a killed process has left half filled is found when it is empty. Claims are counted for each arena, which tells
-a process whether what it has seen of it still holds.
+The file is divided into arenas of one size. A process claims one, or as many in a row as a record needs, and fills them
+from their begin; while it does, it holds their locks. An arena that no entry leads to and that nobody holds is free
+again: so nothing has to be given back, and what a killed process has left half filled is found when it is empty. Claims
+are counted for each arena, which tells a process whether what it has seen of it still holds.
 """
 
 from __future__ import annotations
 
 import os
-import struct
 import threading
 from time import monotonic
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -20,8 +20,12 @@ from swift_loader.reuse.files import Files
 from swift_loader.reuse.locks import Locks
 from swift_loader.reuse.reader import Reader
 
+if TYPE_CHECKING:
+    from swift_loader.reuse.entry import Words
+
 _ALIGNMENT = 64
-_CLAIM = struct.Struct("<Q")
+_WORD = 8
+_TOGETHER = 16
 _WAIT_S = 5.0
 #: The index is searched for free arenas again when the file has grown by this share since it was last in vain.
 _GROWN = 8
@@ -37,8 +41,8 @@ class Room:
         self._arena_nbytes = files.header.arena_nbytes
         most = index.MOST_ARENAS if most_nbytes is None else most_nbytes // self._arena_nbytes
         self._most_arenas = min(most, index.MOST_ARENAS)
-        self._ours = -1
-        """The arena that we fill."""
+        self._ours = (0, 0)
+        """The arenas that we fill: the first, and how many."""
         self._at = self._end = 0
         self._free: list[tuple[int, int]] = []
         """Arenas that were free when we looked, and how often they had been claimed by then."""
@@ -65,57 +69,81 @@ class Room:
         return sum(os.fstat(fd).st_blocks * 512 for fd in (self._files.index_fd, self._files.data_fd))
 
     def _claim(self, nbytes: int) -> bool:
-        count = -(-nbytes // self._arena_nbytes)
-        if not self._locks.take(index.LOCK_ROOM, _WAIT_S):
+        least = -(-nbytes // self._arena_nbytes)
+        if not self._locks.take(index.LOCK_ROOM, wait_s=_WAIT_S):
             return False
         try:
-            first = self._found() if count == 1 else None
-            if first is None:
-                first = self._grown(count)
-            if first is None:
-                return False
-            if self._ours >= 0:
-                self._locks.leave(index.LOCK_ARENA + self._ours)
-            self._ours = first + count - 1
-            self._at = index.RECORDS + first * self._arena_nbytes
-            self._end = self._at + count * self._arena_nbytes
-            return True
+            # Room for several at once, so that less is left over at its end.
+            several = max(least, -(-_TOGETHER * nbytes // self._arena_nbytes))
+            self._look_if_due(least)
+            ways = ((self._found, several), (self._found, least), (self._grown, several), (self._grown, least))
+            for claim, count in ways:
+                first = claim(count)
+                if first is not None:
+                    return self._turn_to(first, count)
+            return False
         finally:
             self._locks.leave(index.LOCK_ROOM)
+
+    def _turn_to(self, first: int, count: int) -> bool:
+        start = index.RECORDS + first * self._arena_nbytes
+        before, before_count = self._ours
+        if before_count and start == self._end:  # they follow ours: what is left of those is filled too
+            kept = (self._at - index.RECORDS) // self._arena_nbytes
+        else:
+            kept, self._at = first, start
+        done = before + before_count if kept == first else kept
+        if done > before:
+            self._locks.leave(index.LOCK_ARENA + before, done - before)
+        self._ours = kept, first + count - kept
+        self._end = start + count * self._arena_nbytes
+        return True
 
     def _grown(self, count: int) -> int | None:
         """New arenas at the end of the file."""
         first = self._arena_count()
-        if first + count > self._most_arenas:
+        if first + count > self._most_arenas or not self._locks.take(index.LOCK_ARENA + first, count):
             return None
         os.ftruncate(self._files.data_fd, index.RECORDS + (first + count) * self._arena_nbytes)
-        for arena in range(first, first + count):
-            self._locks.take(index.LOCK_ARENA + arena)
-            self._count_claim(arena)
-        for arena in range(first, first + count - 1):
-            self._locks.leave(index.LOCK_ARENA + arena)
+        self._count_claims(first, self._claims(first, count))
         return first
 
-    def _found(self) -> int | None:
-        """An arena that is free again."""
+    def _look_if_due(self, count: int) -> None:
+        """Looks for arenas that are free again, if fewer than ``count`` are known, and not too often."""
         arenas = self._arena_count()
-        is_time = arenas >= self._look_at_count or (arenas >= self._most_arenas and monotonic() > self._look_at_s)
-        if not self._free and is_time:
+        is_time = arenas >= self._look_at_count
+        is_time |= arenas + count > self._most_arenas and monotonic() > self._look_at_s
+        if len(self._free) < count and is_time:
             self._free = self._look(arenas)
             self._look_at_s = monotonic() + _LOOK_S
-            if not self._free:
+            if len(self._free) < count:
                 self._look_at_count = arenas + arenas // _GROWN + 1
-        while self._free:
-            arena, claims = self._free.pop()
-            if self._locks.take(index.LOCK_ARENA + arena):
-                if self._claims(arena) == claims:
-                    self._count_claim(arena)
-                    return arena
-                self._locks.leave(index.LOCK_ARENA + arena)
+
+    def _found(self, count: int) -> int | None:
+        """Arenas in a row that are free again."""
+        at = 0
+        while at + count <= len(self._free):
+            row = self._free[at : at + count]
+            if row[-1][0] - row[0][0] != count - 1:
+                at += 1
+                continue
+            del self._free[at : at + count]
+            if self._is_had(row):
+                return row[0][0]
         return None
 
+    def _is_had(self, row: list[tuple[int, int]]) -> bool:
+        first, before = row[0][0], np.array([claims for _, claims in row], np.uint64)
+        if not self._locks.take(index.LOCK_ARENA + first, len(row)):
+            return False
+        if (self._claims(first, len(row)) != before).any():
+            self._locks.leave(index.LOCK_ARENA + first, len(row))
+            return False
+        self._count_claims(first, before)
+        return True
+
     def _look(self, arenas: int) -> list[tuple[int, int]]:
-        claims = [self._claims(arena) for arena in range(arenas)]  # before the entries are looked at
+        claims = self._claims(0, arenas).tolist()  # before the entries are looked at
         words = self._reader.all_words()
         words = words[words[:, entry.CAPACITY] != 0]
         starts = words[:, entry.OFFSET].astype(np.int64) - index.RECORDS
@@ -125,21 +153,19 @@ class Room:
         np.add.at(used, starts[within] // self._arena_nbytes, 1)
         np.add.at(used, ends[within] // self._arena_nbytes + 1, -1)
         taken = np.cumsum(used) > 0
-        return [
-            (arena, claims[arena]) for arena in range(arenas - 1, -1, -1) if not taken[arena] and arena != self._ours
-        ]
+        taken[self._ours[0] : sum(self._ours)] = True
+        return [(arena, claims[arena]) for arena in range(arenas) if not taken[arena]]
 
     def _arena_count(self) -> int:
         nbytes = os.fstat(self._files.data_fd).st_size - index.RECORDS
         return max(0, -(-nbytes // self._arena_nbytes))
 
-    def _claims(self, arena: int) -> int:
-        raw = os.pread(self._files.index_fd, _CLAIM.size, index.CLAIMS + _CLAIM.size * arena)
-        return int(_CLAIM.unpack(raw.ljust(_CLAIM.size, b"\0"))[0])
+    def _claims(self, first: int, count: int) -> Words:
+        raw = os.pread(self._files.index_fd, _WORD * count, index.CLAIMS + _WORD * first)
+        return np.frombuffer(raw.ljust(_WORD * count, b"\0"), np.uint64)
 
-    def _count_claim(self, arena: int) -> None:
-        word = _CLAIM.pack(self._claims(arena) + 1)
-        os.pwrite(self._files.index_fd, word, index.CLAIMS + _CLAIM.size * arena)
+    def _count_claims(self, first: int, before: Words) -> None:
+        os.pwrite(self._files.index_fd, (before + np.uint64(1)).tobytes(), index.CLAIMS + _WORD * first)
 
 
 def capacity_of(nbytes: int) -> int:

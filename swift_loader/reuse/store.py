@@ -153,7 +153,7 @@ class Store:
 
         Gives back whether it is so.
         """
-        return self.files.writable and self._locks.take(index.LOCK_SAMPLE + number, self._wait_s)
+        return self.files.writable and self._locks.take(index.LOCK_SAMPLE + number, wait_s=self._wait_s)
 
     def unlock(self, number: int) -> None:
         """Others may make it again."""
@@ -266,7 +266,7 @@ class Store:
         return (raw, place + _FORM_HEAD.size + nbytes) if whole else None
 
     def _add_form(self, form: Form) -> int:
-        if len(self._known_forms()) > _MOST_FORMS or not self._locks.take(index.LOCK_FORMS, _WAIT_S):
+        if len(self._known_forms()) > _MOST_FORMS or not self._locks.take(index.LOCK_FORMS, wait_s=_WAIT_S):
             return self._form_ids.get(form, PICKLED)
         try:
             self._known_forms()

@@ -28,6 +28,8 @@ ENDS = {
     ("pool/crew.py", "result"): "the dataset's own time, in a worker: the consumer kills it after timeout_s",
     ("pool/outbox.py", "wait"): "a daemon thread of a worker, which ends with it",
     ("pool/outbox.py", "sleep"): "20 ms",
+    ("reuse/host.py", "accept"): "never waits: its timeout is 0",
+    ("reuse/host.py", "recv_fds"): "its socket has a timeout",
     ("testing/faulty.py", "sleep"): "it is the fault: the loader under test ends it",
 }
 

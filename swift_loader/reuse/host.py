@@ -1,0 +1,240 @@
+"""Samples in memory, once on a host: who comes first makes two anonymous files, and offers them to those who follow.
+
+They find each other by an abstract socket, whose name tells the user, the samples and the size; it is no file, and goes
+with its process. Whoever holds the files offers them when the one before is gone. The files can grow and not shrink, so
+that nobody is harmed by whoever else has them; the memory goes with the last holder.
+"""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import os
+import select
+import socket
+import struct
+import threading
+from contextlib import suppress
+from hashlib import blake2b
+from time import monotonic
+from weakref import WeakSet
+
+from swift_loader.reuse import index
+from swift_loader.reuse.files import Files
+from swift_loader.reuse.index import Origin
+
+_CREDENTIALS = struct.Struct("3i")
+_WAIT_S = 5.0
+_ANSWER_S = 1.0
+_LOOK_MS = 60_000
+_QUEUE = 64
+_GREETING = b"swift-cache 1"
+
+
+_held: WeakSet[HostMemory] = WeakSet()
+
+
+def _leave_to_the_parent() -> None:
+    """A forked child offers nothing, and keeps nothing."""
+    for memory in _held:
+        memory._let_go()
+
+
+os.register_at_fork(after_in_child=_leave_to_the_parent)
+
+
+class HostMemory:
+    """The training process's part: holds the files, and offers them to others of this user.
+
+    Args:
+        origin: What the samples are of.
+        prefix: The user's own name for it.
+        nbytes: The most that they may take.
+
+    Raises:
+        OSError: if they cannot be had.
+    """
+
+    def __init__(self, origin: Origin, prefix: str | None, nbytes: int) -> None:
+        text = repr((origin, prefix, nbytes)).encode()
+        self.name = f"\0swift-cache-{os.geteuid()}-{blake2b(text, digest_size=12).hexdigest()}"
+        self._fds: tuple[int, int] | None = None
+        self._wake, self._waker = socket.socketpair()
+        self._others: dict[int, socket.socket] = {}
+        """Those who have asked."""
+        self._link: socket.socket | None = None
+        try:
+            self._link = self._joined()
+        except BaseException:
+            self._let_go()
+            raise
+        self._thread = threading.Thread(target=self._offer, name="swift-cache-host", daemon=True)
+        self._thread.start()
+        _held.add(self)
+
+    @property
+    def place(self) -> tuple[int, int, int]:
+        """For `Memory`: whose the files are, and their descriptors there."""
+        assert self._fds is not None
+        return os.getpid(), *self._fds
+
+    def abandon(self) -> None:
+        """Others may go on with the files; does not wait until they are let go of here."""
+        with suppress(OSError):
+            self._waker.shutdown(socket.SHUT_RDWR)
+
+    def close(self) -> None:
+        """Others may go on with the files. May be called twice."""
+        self.abandon()
+        self._thread.join(_WAIT_S)
+
+    def _let_go(self) -> None:
+        for link in (self._wake, self._waker, *self._others.values(), *filter(None, (self._link,))):
+            link.close()
+        fds, self._fds = self._fds, None
+        for fd in fds or ():
+            os.close(fd)
+
+    def _joined(self) -> socket.socket:
+        """The socket that offers the files, if they are ours to offer; else the one that tells when they are."""
+        until = monotonic() + _WAIT_S
+        while monotonic() < until:
+            offering = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+            try:
+                offering.bind(self.name)
+                offering.listen(_QUEUE)
+                offering.settimeout(0.0)
+                self._fds = self._fds or _new_files()
+                return offering
+            except OSError as error:
+                offering.close()
+                if error.errno != errno.EADDRINUSE:
+                    raise
+            asking = self._asked()
+            if asking is not None:
+                return asking
+        raise TimeoutError(errno.ETIMEDOUT, "whoever keeps them does not answer")
+
+    def _asked(self) -> socket.socket | None:
+        asking = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        asking.settimeout(_ANSWER_S)
+        try:
+            asking.connect(self.name)
+            if not _is_same_user(asking):
+                raise PermissionError(errno.EPERM, "somebody else keeps samples under this name")
+            said, fds, _, _ = socket.recv_fds(asking, len(_GREETING), 2)
+            if said == _GREETING and len(fds) == 2:
+                self._take_over((fds[0], fds[1]))
+                return asking
+        except (ConnectionError, TimeoutError):  # it is just going, or too busy
+            pass
+        except BaseException:
+            asking.close()
+            raise
+        asking.close()
+        return None
+
+    def _take_over(self, fds: tuple[int, int]) -> None:
+        if self._fds is None:
+            self._fds = fds
+        else:
+            for fd in fds:
+                os.close(fd)
+
+    def _offer(self) -> None:
+        try:
+            while (link := self._link) is not None and self._served(link):
+                pass
+        finally:
+            self._let_go()
+
+    def _served(self, link: socket.socket) -> bool:
+        """Waits for a question, and for the end of those who have asked, or of the one whom we have asked."""
+        ready = select.poll()
+        for each in (link, self._wake, *self._others.values()):
+            ready.register(each, select.POLLIN)
+        events = {fd for fd, _ in ready.poll(_LOOK_MS)}
+        if self._wake.fileno() in events:
+            return False
+        for fd in events & self._others.keys():
+            self._others.pop(fd).close()
+        if link.fileno() not in events:
+            return True
+        if link.getsockopt(socket.SOL_SOCKET, socket.SO_ACCEPTCONN):
+            self._answer(link)
+            return True
+        # Whoever offered the files is gone: one of us does it now.
+        link.close()
+        self._link = None
+        with suppress(OSError):  # then nobody does, and who comes later begins anew
+            self._link = self._joined()
+        return True
+
+    def _answer(self, link: socket.socket) -> None:
+        with suppress(OSError):  # whoever asks may be gone again
+            other, _ = link.accept()
+            if self._fds is None or not _is_same_user(other):
+                other.close()
+                return
+            self._others[other.fileno()] = other  # its end tells them of ours
+            socket.send_fds(other, [_GREETING], self._fds)
+
+
+class Memory:
+    """Two files in memory, held by a training process of this host; see `files.Ground`."""
+
+    lock_place = index.LOCK_OPEN
+
+    def __init__(self, place: tuple[int, int, int]) -> None:
+        self._pid, self._index, self._data = place
+
+    def lock(self) -> int:
+        """See `files.Ground`."""
+        return self._opened(self._index)
+
+    def existing(self, *, writable: bool) -> tuple[int, int] | None:  # noqa: ARG002 - they always are
+        """See `files.Ground`."""
+        return self.fresh()
+
+    def fresh(self) -> tuple[int, int]:
+        """See `files.Ground`."""
+        index_fd = self._opened(self._index)
+        try:
+            return index_fd, self._opened(self._data)
+        except BaseException:
+            os.close(index_fd)
+            raise
+
+    def publish(self) -> None:
+        """See `files.Ground`."""
+
+    def is_still(self, files: Files) -> bool:  # noqa: ARG002 - they have no name that could be another's
+        """See `files.Ground`."""
+        return True
+
+    def __str__(self) -> str:
+        return "the memory for samples"
+
+    def _opened(self, fd: int) -> int:
+        # Opened anew, not inherited: locks belong to the opening.
+        return os.open(f"/proc/{self._pid}/fd/{fd}", os.O_RDWR | os.O_CLOEXEC)
+
+
+def _new_files() -> tuple[int, int]:
+    fds: list[int] = []
+    try:
+        for name in ("swift-cache-index", "swift-cache-data"):
+            fd = os.memfd_create(name, os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
+            fds.append(fd)
+            os.fchmod(fd, 0o600)
+            fcntl.fcntl(fd, fcntl.F_ADD_SEALS, fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_SEAL)
+    except BaseException:
+        for fd in fds:
+            os.close(fd)
+        raise
+    return fds[0], fds[1]
+
+
+def _is_same_user(peer: socket.socket) -> bool:
+    raw = peer.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size)
+    return bool(_CREDENTIALS.unpack(raw)[1] == os.geteuid())

@@ -1,0 +1,263 @@
+"""Samples that are kept: made once on a host, the same whether they were kept or not, anew when they should be."""
+
+from __future__ import annotations
+
+import itertools
+import os
+import pickle
+import signal
+import threading
+import warnings
+from contextlib import ExitStack
+from pathlib import Path
+
+import pytest
+
+from swift_loader import Cached, CacheSetting, SwiftLoader
+from tests.kept_datasets import Asked, Epochs, Several, Texts, asked, then_shaken
+from tests.loaders import made, started, stream
+from tests.watching import plain, run_script, until
+
+N = 48
+
+
+def setting(folder: Path, **more) -> dict:
+    return {"prefix": folder / "made" / "kept", **more}
+
+
+def rows(batches: list, name: str) -> list:
+    """The first number of each sample's array of that name."""
+    return [row[0] for batch in batches for row in batch[name][1]]
+
+
+@pytest.mark.parametrize("dataset", [Asked, Texts, Several])
+def test_a_second_run_asks_for_nothing_and_gives_the_same(dataset, tmp_path):
+    kwargs = {"folder": str(tmp_path)}
+    more = {"ragged": "list"} if dataset is Several else {}
+    first = stream(dataset, kwargs, epochs=2, cache_setting=setting(tmp_path), **more)
+    assert sorted(asked(tmp_path)) == list(range(N))
+    for count in (2, 0):
+        assert stream(dataset, kwargs, 2, cache_setting=setting(tmp_path), worker_per_consumer=count, **more) == first
+    threads = stream(dataset, kwargs, 2, cache_setting=setting(tmp_path), worker_threads=3, **more)
+    assert threads == first
+    assert len(asked(tmp_path)) == N
+
+
+@pytest.mark.parametrize("medium", ["disk", "memory"])
+def test_two_consumers_ask_for_each_sample_once_in_the_first_epoch(medium: str, tmp_path):
+    kept = setting(tmp_path, medium=medium, nbytes=1 << 22)
+    kwargs = {"folder": str(tmp_path)}
+    settings = {"nb_consumer": 2, "batch_size": 4, "cache_setting": CacheSetting(**kept), "data_queue_size": 1}
+    with ExitStack() as stack:
+        one, other = (stack.enter_context(started(Asked, kwargs, consumer, **settings)) for consumer in (0, 1))
+        for _ in range(3):
+            for _ in zip(one, other, strict=True):
+                pass
+        made_count = sum(loader.statistics()["cache_made"] for loader in (one, other))
+        told = [loader.statistics() for loader in (one, other)]
+    assert sorted(asked(tmp_path)) == list(range(N))
+    assert made_count == N
+    assert sum(each["cache_reused"] for each in told) >= 2 * N
+    assert all(each["cache_hit_rate"] >= 0.5 for each in told)
+    assert told[0]["cache_nbytes"] > 0
+    assert told[0]["cache_evicted"] == 0
+
+
+def test_c12_several_jobs_on_one_folder_at_the_same_time_ask_once(tmp_path):
+    kwargs = {"folder": str(tmp_path), "seconds": 0.002}
+    found: list = []
+
+    def job() -> None:
+        found.append(stream(Asked, kwargs, epochs=2, cache_setting=setting(tmp_path), worker_per_consumer=1))
+
+    jobs = [threading.Thread(target=job) for _ in range(4)]
+    for each in jobs:
+        each.start()
+    for each in jobs:
+        each.join(60)
+    assert len(found) == 4
+    assert found.count(found[0]) == 4
+    assert sorted(asked(tmp_path)) == list(range(N))
+
+
+def test_what_is_done_afresh_differs_in_each_epoch_and_not_with_what_was_kept(tmp_path):
+    kwargs = {"folder": str(tmp_path)}
+    epochs = [stream(then_shaken, kwargs, epochs=3, cache_setting=setting(tmp_path)) for _ in range(2)]
+    assert epochs[0] == epochs[1]  # the second run reads what the first has made
+    assert stream(then_shaken, kwargs, epochs=3, cache_setting=setting(tmp_path / "other")) == epochs[0]
+    assert len(asked(tmp_path)) == 2 * N
+    assert len(set(rows(epochs[0], "then"))) == 3 * N
+    assert len(set(rows(epochs[0], "drawn"))) == N
+
+
+def test_cached_without_a_cache_is_the_dataset_and_what_follows():
+    with SwiftLoader.from_dataset(Cached([1, 2, 3], then=str), 3, 1, 1, shuffle=False) as loader:
+        loader.start(0)
+        assert list(loader) == [["1", "2", "3"]]
+    with pytest.raises(TypeError, match="function of one sample"):
+        Cached([1], then=3)
+
+
+SETTINGS = [
+    {"update_frequency": 2},
+    {"update_frequency": 3, "refresh": "spread"},
+    {"update_frequency": 2, "nbytes": 1 << 16},
+]
+
+
+@pytest.mark.parametrize("more", SETTINGS)
+def test_samples_are_made_anew_as_often_as_was_asked_for_whoever_makes_them(more: dict, tmp_path):
+    kwargs = {"folder": str(tmp_path)}
+    whole = stream(Epochs, kwargs, epochs=7, cache_setting=setting(tmp_path, **more))
+    alone = stream(Epochs, kwargs, epochs=7, cache_setting=setting(tmp_path / "b", **more), worker_per_consumer=0)
+    assert whole == alone
+    every, spread = more["update_frequency"], "refresh" in more
+    for number, (indices, made_for) in enumerate(whole):
+        epoch = number // 6
+        for index, first in zip(indices[1], made_for[1], strict=True):
+            assert first == max(0, epoch - (epoch + (index if spread else 0)) % every)
+
+
+@pytest.mark.parametrize("more", SETTINGS)
+@pytest.mark.parametrize("done", [8, 15])
+def test_a_resumed_run_has_the_same_bytes_with_and_without_what_was_kept(more: dict, done: int, tmp_path):
+    kwargs = {"folder": str(tmp_path)}
+    kept = setting(tmp_path / "a", **more)
+    whole = stream(Asked, kwargs, epochs=4, cache_setting=kept)
+    with started(Asked, kwargs, cache_setting=setting(tmp_path / "b", **more)) as loader:
+        batches = (plain(batch) for _ in range(4) for batch in loader)
+        assert list(itertools.islice(batches, done)) == whole[:done]
+        state = pickle.dumps(loader.state_dict())
+    for folder in ("b", "c"):  # where it was, and where nothing was kept
+        with made(Asked, kwargs, cache_setting=setting(tmp_path / folder, **more)) as loader:
+            loader.load_state_dict(pickle.loads(state))
+            loader.start(0)
+            assert [plain(batch) for _ in range(4 - done // 6) for batch in loader] == whole[done:]
+
+
+def test_workers_that_are_killed_change_nothing(tmp_path):
+    kwargs = {"folder": str(tmp_path), "seconds": 0.002}
+    calm = stream(then_shaken, kwargs, epochs=3, cache_setting=setting(tmp_path / "a", update_frequency=2))
+    found = []
+    with started(then_shaken, kwargs, cache_setting=setting(tmp_path / "b", update_frequency=2)) as loader:
+        for epoch in range(3):
+            for step, batch in enumerate(loader):
+                found.append(plain(batch))
+                if step % 3 == epoch:
+                    os.kill(until(lambda: loader.worker_pids)[step % 2], signal.SIGKILL)
+    assert found == calm
+
+
+def test_a_cache_of_another_dataset_is_made_anew_with_a_message(tmp_path):
+    kwargs = {"folder": str(tmp_path)}
+    stream(Asked, kwargs, cache_setting=setting(tmp_path))
+    for changed, what in (
+        ((Asked, kwargs, {"version": "2"}), "version was '' and is '2'"),
+        (
+            (Texts, kwargs, {"version": "2"}),
+            "dataset was 'tests.kept_datasets.Asked' and is 'tests.kept_datasets.Texts",
+        ),
+        ((Texts, {**kwargs, "unused": 1}, {"version": "2"}), "arguments was"),
+        ((Texts, {**kwargs, "unused": 1, "count": 40}, {"version": "2"}), "samples was 48 and is 40"),
+    ):
+        dataset, given, more = changed
+        with pytest.warns(RuntimeWarning, match="is made anew: ") as warned:
+            stream(dataset, given, cache_setting=setting(tmp_path, **more))
+        assert [what in str(one.message) for one in warned] == [True]
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            stream(dataset, given, cache_setting=setting(tmp_path, **more))
+
+
+def test_a_run_with_another_seed_takes_what_is_there(tmp_path):
+    kwargs = {"folder": str(tmp_path)}
+    one = stream(Asked, kwargs, cache_setting=setting(tmp_path))
+    other = stream(Asked, kwargs, cache_setting=setting(tmp_path), seed=2)
+    assert one != other
+    assert sorted(rows(one, "drawn")) == sorted(rows(other, "drawn"))
+    assert len(asked(tmp_path)) == N
+
+
+@pytest.mark.parametrize("count", [0, 2])
+def test_with_room_for_half_of_them_half_are_read_back(count: int, tmp_path):
+    kept = {"medium": "memory", "nbytes": 1 << 16}  # a sample takes 64 KB / 24
+    kwargs = {"folder": str(tmp_path), "count": N}
+    with started(Halves, kwargs, cache_setting=kept, worker_per_consumer=count) as loader:
+        list(loader)
+        first = loader.statistics()
+        for _ in range(4):
+            list(loader)
+        told = loader.statistics()
+    made_count, reused = (told[name] - first[name] for name in ("cache_made", "cache_reused"))
+    assert reused >= 0.45 * (made_count + reused)
+    assert told["cache_nbytes"] <= (1 << 16) + (1 << 16)
+
+
+class Halves(Asked):
+    """Samples of a forty-eighth of 128 KB, but for what a store rounds up."""
+
+    def sample(self, index: int):
+        return bytes((index,)) * 2500
+
+
+def test_memory_goes_with_the_last_who_holds_it_and_is_offered_until_then(tmp_path):
+    kept = {"medium": "memory", "nbytes": 1 << 20}
+    kwargs = {"folder": str(tmp_path)}
+    with started(Asked, kwargs, cache_setting=kept) as first:
+        whole = [plain(batch) for batch in first]
+        second = made(Asked, kwargs, cache_setting=kept)
+        second.start(0)
+    with second:  # the first has gone
+        assert [plain(batch) for batch in second] == whole
+        with started(Asked, kwargs, cache_setting=kept) as third:
+            assert [plain(batch) for batch in third] == whole
+    assert len(asked(tmp_path)) == N
+    assert "swift-cache" not in Path("/proc/net/unix").read_text()
+    assert stream(Asked, kwargs, cache_setting=kept) == whole
+    assert len(asked(tmp_path)) == 2 * N
+
+
+OF_MAIN = """
+import sys
+from dataclasses import dataclass
+from typing import NamedTuple
+import numpy as np
+from swift_loader import SwiftLoader
+
+class Pair(NamedTuple):
+    a: int
+    b: object
+
+@dataclass
+class Box:
+    pair: Pair
+    name: object
+
+class Set:
+    def __init__(self, how, path):
+        self.how, self.path = how, path
+    def __len__(self):
+        return 12
+    def __getitem__(self, index):
+        with open(self.path, "a") as file:
+            file.write(f"{index}\\n")
+        return Box(Pair(index, np.full(2, index)), index if self.how == "numbers" else f"box {index}")
+
+for how in ("numbers", "texts"):
+    for run in range(2):
+        kept, path = {"prefix": sys.argv[1] + how}, sys.argv[1] + "asked"
+        with SwiftLoader(Set, {"how": how, "path": path}, 4, 1, 2, shuffle=False, cache_setting=kept) as loader:
+            for epoch in range(2):
+                for box in loader:
+                    assert type(box) is Box and type(box.pair) is Pair
+                    assert box.pair.a.tolist() == box.pair.b[:, 0].tolist()
+                    print(box.pair.a.tolist(), [str(getattr(n, "item", lambda n=n: n)()) for n in box.name])
+"""
+
+
+def test_samples_of_classes_of_main_are_kept(tmp_path):
+    lines = run_script(tmp_path, OF_MAIN, str(tmp_path / "kept")).splitlines()
+    assert sorted(map(int, (tmp_path / "keptasked").read_text().split())) == sorted([*range(12)] * 2)
+    assert len(lines) == 24
+    assert lines[0] == "[0, 1, 2, 3] ['0', '1', '2', '3']"
+    assert lines[23] == "[8, 9, 10, 11] ['box 8', 'box 9', 'box 10', 'box 11']"
