@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Iterable
 from functools import partial
+from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 
 from swift_loader.plan.plan import EpochPlan
@@ -90,12 +91,9 @@ def _has_always(_: int) -> bool:
 
 def _class_of(dataset: Any, qualname: str) -> Any:
     """A class of the trainer's ``__main__``, which came here with the dataset's own code."""
-    first, *rest = qualname.split(".")
-    for home in (type(dataset), *type(dataset).__mro__):
-        for function in vars(home).values():
-            found = getattr(function, "__globals__", {}).get(first)
-            if found is not None:
-                for name in rest:
-                    found = getattr(found, name)
-                return found
-    return getattr(sys.modules["__main__"], first)
+    first, _, rest = qualname.partition(".")
+    functions = (function for home in type(dataset).__mro__ for function in vars(home).values())
+    known = (getattr(function, "__globals__", {}).get(first) for function in functions)
+    found = next((each for each in known if each is not None), None)
+    found = getattr(sys.modules["__main__"], first) if found is None else found
+    return attrgetter(rest)(found) if rest else found

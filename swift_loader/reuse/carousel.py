@@ -96,38 +96,41 @@ class Carousel:
 
     def get(self, use: Use) -> Any | None:
         """The bytes of that sample, in memory of their own; None if they are not here."""
-        at = use.position % self._ground.place_count
-        with self._threads, self._hold(at, alone=False) as has_it:
-            if not has_it:
-                return None
-            index, epoch, _, nbytes, digest = self._entry(at)
-            if (index, epoch) != (use.index + 1, use.epoch):
-                return None
-            memory: Any = np.empty(nbytes, np.uint8)
-            try:
-                count = os.preadv(self._ground.data_fd, [memory], at * self._room())
-            except OSError as error:
-                self._give_up(error)
-                return None
-            is_whole = count == nbytes and (not self._ground.checks or zlib.crc32(memory) == digest)
-            return memory if is_whole else None
+        try:
+            with self._threads:
+                return self._read(use.position % self._ground.place_count, use)
+        except OSError as error:
+            self._give_up(error)
+            return None
 
     def put(self, use: Use, memory: Any) -> None:
         """Keeps these bytes as that sample's, where there is room for them."""
         if self._has_given_up or not self._may_take(memory.nbytes):
             return
-        with self._threads:
-            try:
+        try:
+            with self._threads:
                 if memory.nbytes > self._room():
                     self._enlarge(memory.nbytes)
-                at = use.position % self._ground.place_count
-                with self._hold(at, alone=True) as has_it:
-                    if has_it and memory.nbytes <= self._room() and self._entry(at)[2] <= use.order:
-                        self._write(at, use, memory)
-            except OSError as error:
-                self._give_up(error)
+                self._write(use.position % self._ground.place_count, use, memory)
+        except OSError as error:
+            self._give_up(error)
+
+    def _read(self, at: int, use: Use) -> Any | None:
+        with self._hold(at, alone=False) as has_it:
+            index, epoch, _, nbytes, digest = self._entry(at)
+            if not has_it or (index, epoch) != (use.index + 1, use.epoch):
+                return None
+            memory: Any = np.empty(nbytes, np.uint8)
+            count = os.preadv(self._ground.data_fd, [memory], at * self._room())
+            is_whole = count == nbytes and (not self._ground.checks or zlib.crc32(memory) == digest)
+            return memory if is_whole else None
 
     def _write(self, at: int, use: Use, memory: Any) -> None:
+        with self._hold(at, alone=True) as has_it:
+            if has_it and memory.nbytes <= self._room() and self._entry(at)[2] <= use.order:
+                self._replace(at, use, memory)
+
+    def _replace(self, at: int, use: Use, memory: Any) -> None:
         digest = zlib.crc32(memory) if self._ground.checks else 0
         place = _ENTRIES + at * _ENTRY.size
         os.pwrite(self._fd, bytes(_ENTRY.size), place)  # whoever dies in the next line leaves nothing that looks whole

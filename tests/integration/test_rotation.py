@@ -6,6 +6,7 @@ import os
 import signal
 import threading
 from collections import Counter
+from itertools import chain
 from pathlib import Path
 
 import pytest
@@ -36,11 +37,10 @@ def test_any_number_of_workers_gives_the_same_batches(settings):
 def test_workers_that_are_killed_change_nothing():
     batches = []
     with started(Drawing, {"count": 60}, rotation_setting=MEMORY, data_queue_size=2) as loader:
-        for _ in range(2):
-            for step, batch in enumerate(loader):
-                batches.append(plain(batch))
-                if step in (3, 11):
-                    os.kill(until(workers)[0].pid, signal.SIGKILL)
+        for step, batch in enumerate(chain(loader, loader)):
+            batches.append(plain(batch))
+            if step in (3, 11, 30):
+                os.kill(until(workers)[0].pid, signal.SIGKILL)
         assert loader.statistics()["rotation_reused"] > 0
     assert batches == quiet(2)
 
