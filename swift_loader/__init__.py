@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from swift_loader.caching import CacheSetting
+    from swift_loader.compat import AsyncDataLoader, DataLoader
     from swift_loader.errors import (
         ConfigError,
         DataError,
@@ -30,21 +31,25 @@ if TYPE_CHECKING:
     from swift_loader.plan.weighted import WeightedPlan
     from swift_loader.pool.info import WorkerInfo, worker_info
     from swift_loader.reuse.cached import Cached
+    from swift_loader.rotating import RotationSetting
 
 __version__ = "0.1.0"
 
 __all__ = [
+    "AsyncDataLoader",
     "BucketedPlan",
     "CacheSetting",
     "Cached",
     "ConfigError",
     "DataError",
+    "DataLoader",
     "EpochPlan",
     "LayoutError",
     "LoaderClosed",
     "Plan",
     "PoisonedTicket",
     "RankMismatch",
+    "RotationSetting",
     "SwiftLoader",
     "SwiftLoaderError",
     "WeightedPlan",
@@ -58,6 +63,8 @@ __all__ = [
 ]
 
 _HOMES = {
+    "AsyncDataLoader": "swift_loader.compat",
+    "DataLoader": "swift_loader.compat",
     "SwiftLoader": "swift_loader.loader",
     "BucketedPlan": "swift_loader.plan.bucketed",
     "CacheSetting": "swift_loader.caching",
@@ -65,6 +72,7 @@ _HOMES = {
     "EpochPlan": "swift_loader.plan.plan",
     "Plan": "swift_loader.plan.plan",
     "WeightedPlan": "swift_loader.plan.weighted",
+    "RotationSetting": "swift_loader.rotating",
     "WorkerInfo": "swift_loader.pool.info",
     "worker_info": "swift_loader.pool.info",
 }

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, Literal, Self, TypedDict, get_args
 
 from swift_loader.caching import CacheSetting
 from swift_loader.errors import ConfigError
+from swift_loader.rotating import RotationSetting
 
 if TYPE_CHECKING:
     from swift_loader.plan.plan import Plan
@@ -72,6 +73,7 @@ class Settings(TypedDict, total=False):
     max_batch_nbytes: int | None
     trace_file: str | None
     engine: Engine
+    rotation_setting: RotationSetting | Mapping[str, Any] | None
     cache_setting: CacheSetting | dict[str, Any] | None
 
 
@@ -130,6 +132,7 @@ class LoaderConfig:
     max_batch_nbytes: int | None
     trace_file: str | None
     engine: Engine
+    rotation_setting: RotationSetting | None
     cache_setting: CacheSetting | None
 
     @property
@@ -202,6 +205,7 @@ class LoaderConfig:
             max_batch_nbytes=given.maybe_whole("max_batch_nbytes", least=1),
             trace_file=given.path("trace_file"),
             engine=given.choice("engine", Engine, "local"),
+            rotation_setting=RotationSetting.parse(settings.get("rotation_setting")),
             cache_setting=CacheSetting.parse(settings.get("cache_setting")),
         )
         config._refuse_contradictions()
@@ -217,6 +221,8 @@ class LoaderConfig:
             raise ConfigError("ragged='list' is a way of the default collate; with collate_fn, that function decides")
         if self.plan is not None and self.elastic:
             raise ConfigError("elastic=True is a way of the built-in plan; with plan=, that plan decides")
+        if self.rotation_setting is not None and self.plan is not None:
+            raise ConfigError("rotation_setting is a way of the built-in plan; with plan=, that plan decides")
 
 
 class _Given:

@@ -73,7 +73,7 @@ class LocalEngine:
             with self._lock:
                 self._server_or_new()
 
-    def launch(self, name: str, setup: Setup, fds: tuple[int, int]) -> tuple[Process, Channel]:
+    def launch(self, name: str, setup: Setup, fds: tuple[int, ...]) -> tuple[Process, Channel]:
         """See `Engine`.
 
         Raises:

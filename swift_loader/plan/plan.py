@@ -6,8 +6,11 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
+import numpy as np
+
 from swift_loader.errors import ConfigError
 from swift_loader.plan.order import shuffled
+from swift_loader.plan.rotated import Rotation
 from swift_loader.plan.seeding import order_key
 from swift_loader.plan.share import Split
 
@@ -36,6 +39,8 @@ class Plan(Protocol):
 class EpochPlan:
     """Every sample once per epoch, in order or shuffled within windows, dealt out to consumers in equal steps.
 
+    With rotation each sample comes several times per epoch, always to the same consumer unless the plan is elastic.
+
     Args:
         sample_count: Length of the dataset.
         batch_size: Samples per batch of one consumer.
@@ -48,6 +53,8 @@ class EpochPlan:
         drop_last: Leave out every consumer's last batch if it is smaller, before `even` is applied.
         elastic: Cut steps from one global order, so that they do not depend on consumer_count as long as
             batch_size * consumer_count stays the same.
+        rotation: How often each sample comes in an epoch.
+        block: So many samples of a consumer (of all, with elastic) are used by turns, before others take their place.
 
     Example:
         >>> plan = EpochPlan(sample_count=10, batch_size=4, shuffle=False, even="none")
@@ -65,10 +72,14 @@ class EpochPlan:
     even: Even = "balance"
     drop_last: bool = False
     elastic: bool = False
+    rotation: int = 1
+    block: int = 1024
 
     def __post_init__(self) -> None:
         if self.window < 0 or self.mix < 1:
             raise ConfigError(f"a plan needs window >= 0 and mix >= 1, not {self.window} and {self.mix}")
+        if self.rotation < 1 or self.block < 1:
+            raise ConfigError(f"a plan needs rotation >= 1 and block >= 1, not {self.rotation} and {self.block}")
         self._split  # noqa: B018 # made now, so that impossible counts are refused now
 
     @cached_property
@@ -81,6 +92,7 @@ class EpochPlan:
             drop_last=self.drop_last,
             elastic=self.elastic,
             ceil_shares=not self.shuffle,
+            uses=self.rotation,
         )
 
     def step_count(self, epoch: int, consumer: int) -> int:  # noqa: ARG002 # the same in every epoch
@@ -89,13 +101,30 @@ class EpochPlan:
 
     def indices(self, epoch: int, consumer: int, first: int, count: int) -> list[list[int]]:
         """Give the indices of the batches of steps first .. first + count - 1, fewer where the epoch ends."""
+        key = order_key(self.seed, epoch)
 
-        def order(places: U64) -> U64:
-            if not self.shuffle:
-                return places
-            return shuffled(places, self.sample_count, self.window, self.mix, order_key(self.seed, epoch))
+        def once(places: U64) -> U64:
+            return shuffled(places, self.sample_count, self.window, self.mix, key) if self.shuffle else places
 
-        return self._split.share(consumer).batches(first, count, order)
+        def repeated(places: U64) -> U64:
+            # Neighbours again, which is what an order is quick with.
+            sources, back = np.unique(self._sources(places, consumer, key), return_inverse=True)
+            return once(sources)[back]
+
+        return self._split.share(consumer).batches(first, count, once if self.rotation == 1 else repeated)
+
+    def sources(self, epoch: int, consumer: int, first: int, count: int) -> list[list[int]]:
+        """Give, for each index that `indices` gives, where in the epoch's order its sample stands once."""
+        key = order_key(self.seed, epoch)
+        return self._split.share(consumer).batches(
+            first, count, lambda places: self._sources(places, consumer, key) if self.rotation > 1 else places
+        )
+
+    def _sources(self, places: U64, consumer: int, key: int) -> U64:
+        """Give the places in an epoch without rotation that stand at these."""
+        origin, count = self._split.samples(consumer)
+        own = places - np.uint64(origin * self.rotation)
+        return Rotation(count, self.rotation, self.block).repeated(own, key if self.shuffle else None) + origin
 
     def mask(self, epoch: int, consumer: int, step: int) -> list[bool] | None:  # noqa: ARG002 # the same in every epoch
         """Say False where a sample is a repeat that fills up; None if all are real."""
@@ -115,4 +144,6 @@ class EpochPlan:
             "even": self.even,
             "drop_last": self.drop_last,
             "elastic": self.elastic,
+            # Not without rotation: states of versions that had none still fit.
+            **({"rotation": self.rotation, "block": self.block} if self.rotation > 1 else {}),
         }

@@ -105,13 +105,14 @@ class Split:
     drop_last: bool = False
     elastic: bool = False
     ceil_shares: bool = False  # shares of ceil(N / C) samples while they last, not as equal as can be
+    uses: int = 1  # so many places has each sample, all of them in one share
 
     def __post_init__(self) -> None:
         for name in ("sample_count", "batch_size", "consumer_count"):
             if getattr(self, name) < 1:
                 raise ConfigError(f"a plan needs {name} >= 1, not {getattr(self, name)}")
-        if self.sample_count > 1 << 62:
-            raise ConfigError(f"a plan numbers at most 2**62 samples, not {self.sample_count}")
+        if self.sample_count * self.uses > 1 << 62:
+            raise ConfigError(f"a plan numbers at most 2**62 samples, not {self.sample_count * self.uses}")
         if self.even not in {"balance", "pad", "drop", "none"}:
             raise ConfigError(f"even must be 'balance', 'pad', 'drop' or 'none', not {self.even!r}")
         if self.share(0).step_count < 1:
@@ -127,14 +128,19 @@ class Split:
             raise ConfigError(f"consumer {consumer} is not one of the plan's {self.consumer_count}, 0 is the first")
         return self._elastic_share(consumer) if self.elastic else self._own_share(consumer)
 
+    def samples(self, consumer: int) -> tuple[int, int]:
+        """Say where in the order the samples begin that a consumer's places are of, and how many they are."""
+        if self.elastic or self.share(consumer).sample_count == 0:
+            return 0, self.sample_count
+        return self._run(consumer)
+
     def _own_share(self, consumer: int) -> Share:
-        origin, count = self._run(consumer)
-        most, least = self._run(0)[1], self._run(self.consumer_count - 1)[1]
-        count = least if self.even == "drop" else count
+        origin, count = self._places(consumer)
+        most = self._places(0)[1]
         steps = _ceil(most if self.even in {"balance", "pad"} else count, self.batch_size)
         return Share(
             origin=origin if count else 0,
-            length=count or self.sample_count,
+            length=count or self.sample_count * self.uses,
             sample_count=count,
             batch_size=self.batch_size,
             part=0,
@@ -146,7 +152,7 @@ class Split:
 
     def _elastic_share(self, consumer: int) -> Share:
         step_size = self.batch_size * self.consumer_count
-        count = self.sample_count
+        count = self.sample_count * self.uses
         if self.drop_last or self.even == "drop":  # a step is dropped whole, or what is dropped would depend on C
             count -= count % step_size
         steps = _ceil(count, step_size)
@@ -154,7 +160,7 @@ class Split:
             steps -= 1
         return Share(
             origin=0,
-            length=self.sample_count,
+            length=self.sample_count * self.uses,
             sample_count=count,
             batch_size=self.batch_size,
             part=consumer,
@@ -165,13 +171,19 @@ class Split:
         )
 
     def _run(self, consumer: int) -> tuple[int, int]:
-        """Give a share's first place and its length, after drop_last."""
+        """Give a share's first sample and how many it has."""
+        last = self.consumer_count - 1
         if self.ceil_shares:
             share = _ceil(self.sample_count, self.consumer_count)
             origin = min(self.sample_count, consumer * share)
             count = min(self.sample_count - origin, share)
         else:
             origin, count = even_part(self.sample_count, self.consumer_count, consumer)
+        return origin, self._run(last)[1] if self.even == "drop" and consumer != last else count
+
+    def _places(self, consumer: int) -> tuple[int, int]:
+        """Give a share's first place and its length, after drop_last."""
+        origin, count = (number * self.uses for number in self._run(consumer))
         return origin, count - count % self.batch_size if self.drop_last else count
 
     def _whole_steps(self, count: int, step_size: int, steps: int) -> int:

@@ -27,7 +27,10 @@ class WorkerInfo:
         seed: The loader's seed.
         epoch: The epoch of the batch being made.
         step: Its step.
+        gpu_index: The GPU that this worker was given (`gpu_indices`), the only one that it sees; or None.
     """
+
+    gpu_index: int | None = None
 
     def __init__(self, consumer: int, worker: int, seed: int, *, per_sample: bool, shares: bool = False) -> None:
         self.consumer = consumer

@@ -18,18 +18,21 @@ from swift_loader.pool.control import Cell
 from swift_loader.pool.dispatch import Delivery, Failed, Full, Ticket
 from swift_loader.pool.failures import error_of, start_error
 from swift_loader.pool.fetch import MakeFailed, Wanted
+from swift_loader.pool.ground import ground_of
 from swift_loader.pool.info import WorkerInfo, set_worker_info
-from swift_loader.pool.keeping import as_kept, cache_statistics, kept
+from swift_loader.pool.keeping import as_kept, kept, kept_statistics
 from swift_loader.pool.line import Line
 from swift_loader.pool.maker import BatchMaker, Made, refuse_too_large
 from swift_loader.pool.messages import Attachment, Parcel
 from swift_loader.pool.notes import Notes
 from swift_loader.pool.recipe import Recipe, checked_length
+from swift_loader.pool.rotation import carousel_on, repeated
 from swift_loader.position import Position
 
 if TYPE_CHECKING:
     from swift_loader.errors import SwiftLoaderError
     from swift_loader.plan.plan import Plan
+    from swift_loader.reuse.carousel import Ground
 
 
 class HeapMemory:
@@ -73,6 +76,7 @@ class InlinePool:
         self._made: Made | None = None
         self._closed = False
         self._notes = Notes()
+        self._ground: Ground | None = None
         self._fatal: BaseException | None = None
         self.keeps_raised = False
         self.raised: BaseException | None = None
@@ -90,7 +94,10 @@ class InlinePool:
         self.sample_count = checked_length(self._dataset)
         self._plan = recipe.plan(self.sample_count)
         self._dataset = kept(recipe, self._dataset, self.sample_count, self._info, self._cell, self._notes.put_once)
-        self._maker = BatchMaker(recipe, self._dataset, self._plan, self._info, self._cell)
+        self._ground = ground_of(recipe, self._notes.put)
+        carousel = None if self._ground is None else carousel_on(self._ground, recipe, self._notes.put_once)
+        dataset = repeated(recipe, self._dataset, self._plan, carousel, self._info, self._cell)
+        self._maker = BatchMaker(recipe, dataset, self._plan, self._info, self._cell)
         return self._plan
 
     def take(self) -> Delivery:
@@ -148,7 +155,7 @@ class InlinePool:
 
     def statistics(self) -> dict[str, float]:
         """What is worth counting."""
-        return cache_statistics([self._cell]) if self._recipe.config.cache_setting else {}
+        return kept_statistics(self._recipe.config, [self._cell])
 
     def tell_notes(self, stacklevel: int = 5) -> None:
         """Warns of what the user should know; by default as from the loop over the loader."""
@@ -163,7 +170,9 @@ class InlinePool:
             self._maker.close()
             if (keeps := as_kept(self._dataset)) is not None:
                 keeps.close()
-        self._closed = True
+        if self._ground is not None:
+            self._ground.close()
+        self._ground, self._closed = None, True
 
     def _make(self, ticket: Ticket, berth: _HeapBerth) -> Made:
         if ticket.epoch != self._epoch:

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from swift_loader.pool.control import Cell
+from swift_loader.pool.rotation import rotation_statistics
 
 if TYPE_CHECKING:
     from swift_loader.caching import CacheSetting
@@ -102,6 +103,13 @@ def _ground(recipe: Recipe, setting: CacheSetting) -> Ground:
 def as_kept(dataset: Any) -> Kept | None:
     """The dataset itself, if samples of it are kept."""
     return dataset if hasattr(type(dataset), "reads_into") else None
+
+
+def kept_statistics(config: LoaderConfig, cells: list[Cell]) -> dict[str, float]:
+    """What a consumer's workers have made and used again, where anything is kept."""
+    if config.cache_setting is not None:
+        return cache_statistics(cells)
+    return {} if config.rotation_setting is None else rotation_statistics(cells)
 
 
 def cache_statistics(cells: Iterable[Cell]) -> dict[str, float]:

@@ -19,16 +19,21 @@ from swift_loader.pool.worker import Setup
 if TYPE_CHECKING:
     from swift_loader.config import LoaderConfig
     from swift_loader.pool.process import Engine, Started
+    from swift_loader.reuse.carousel import Ground
 
 
 class Launcher:
     """Starts workers, and keeps what they share with their consumer."""
 
-    def __init__(self, config: LoaderConfig, engine: Engine, max_batch_nbytes: int) -> None:
+    def __init__(
+        self, config: LoaderConfig, engine: Engine, max_batch_nbytes: int, ground: Ground | None = None
+    ) -> None:
         self._engine = engine
         self._timeout_s = config.timeout_s
         self._control = Control.create(config.worker_count)
         self._all_stacks: list[Stacks] = []
+        self._ground = ground
+        """Where samples in rotation are kept."""
         folder = _here()
         self._setup = Setup(
             worker=0,
@@ -72,7 +77,8 @@ class Launcher:
         """
         assert line.stacks is not None
         setup = replace(self._setup, worker=line.number)
-        return self._engine.launch(line.name, setup, (self._control.fd, line.stacks.fd))
+        ground = () if self._ground is None else (self._ground.index_fd, self._ground.data_fd)
+        return self._engine.launch(line.name, setup, (self._control.fd, line.stacks.fd, *ground))
 
     def abandon(self) -> None:
         """Whoever waits for a start waits no longer; takes no lock."""
@@ -84,6 +90,8 @@ class Launcher:
         self._control.close()
         for stacks in self._all_stacks:
             stacks.close()
+        if self._ground is not None:
+            self._ground.close()
 
 
 def _here() -> str:

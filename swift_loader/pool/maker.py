@@ -30,6 +30,7 @@ from swift_loader.pool.fetch import Fetcher, MakeFailed, Wanted
 from swift_loader.pool.info import WorkerInfo
 from swift_loader.pool.keeping import as_kept
 from swift_loader.pool.recipe import Recipe
+from swift_loader.reuse.repeated import Repeated
 
 #: A batch's pickled objects up to this size go with the parcel, larger ones behind the columns in the slot.
 _STREAM_NBYTES = 32 * 1024
@@ -102,6 +103,7 @@ class BatchMaker:
         # Rows that the dataset writes itself need a known layout, and nobody in between.
         alone = not (recipe.config.collate_fn or recipe.config.check_finite)
         self._keeps = as_kept(dataset) if alone else None
+        self._repeated = dataset if isinstance(dataset, Repeated) else None
         self._reads_into = alone and self._keeps is None and hasattr(dataset, "read_into")
 
     @property
@@ -128,6 +130,8 @@ class BatchMaker:
         fetcher.careful = berth.careful
         if self.looks_ahead and berth.following is not None:
             fetcher.following = self._indices(epoch, berth.following)
+        if self._repeated is not None:
+            self._repeated.turn_to(seq, epoch, step)
         begun = perf_counter_ns()
         if self._config.collate_fn is not None:
             collated = self._user_collated(indices, berth)
@@ -148,6 +152,8 @@ class BatchMaker:
     def close(self) -> None:
         """Ends the fetching threads."""
         self._fetcher.close()
+        if self._repeated is not None:
+            self._repeated.close()
 
     def _in_place(self, indices: list[int], berth: Berth, begun: int) -> Made:
         spec, rows, objects = self._default_collated(indices, berth)

@@ -18,7 +18,8 @@ from swift_loader.pool.descriptors import slots_allowed
 from swift_loader.pool.dispatch import Delivery, Failed
 from swift_loader.pool.exchange import Exchange
 from swift_loader.pool.failures import error_of, other_length, start_error, too_large_at_once
-from swift_loader.pool.keeping import cache_statistics
+from swift_loader.pool.ground import ground_of
+from swift_loader.pool.keeping import kept_statistics
 from swift_loader.pool.launch import Launcher
 from swift_loader.pool.notes import Notes
 from swift_loader.pool.oom import OomKills
@@ -61,7 +62,9 @@ class Pool:
         """Called with a worker's number and what became of it, by the threads that serve workers."""
         self._recipe = recipe
         self._config = config
-        self._launcher = Launcher(config, engine, config.max_batch_nbytes or memory_budget // 4)
+        self._notes = Notes()
+        ground = ground_of(recipe, self._notes.put)
+        self._launcher = Launcher(config, engine, config.max_batch_nbytes or memory_budget // 4, ground)
         name = f"swift-{{}}-c{recipe.consumer}w{{}}"
         self._lines = [self._launcher.line(i, name.format("worker", i)) for i in range(config.worker_count)]
         served = range(config.worker_count if config.multithread else 1)
@@ -75,7 +78,6 @@ class Pool:
         self._fatal: BaseException | None = None
         self._news: SimpleQueue[None] = SimpleQueue()
         """Told to `open`: a worker has greeted or answered, or something broke."""
-        self._notes = Notes()
         self._oom = OomKills()
         self._recycled = 0
         self._turn = threading.Lock()
@@ -206,7 +208,7 @@ class Pool:
 
     def statistics(self) -> dict[str, float]:
         """Slots, counted, workers that had grown too large, and what was kept."""
-        kept = cache_statistics(line.cell for line in self._lines) if self._config.cache_setting else {}
+        kept = kept_statistics(self._config, [line.cell for line in self._lines])
         return {**self._exchange.statistics(), "workers_recycled": self._recycled, **kept}
 
     # The threads' side ------------------------------------------------------------------------------------------

@@ -57,8 +57,8 @@ class Engine(Protocol):
         """Makes ready to start workers."""
         ...
 
-    def launch(self, name: str, setup: Setup, fds: tuple[int, int]) -> Started:
-        """Starts a worker that knows its setup, with the control page and the file for its stacks.
+    def launch(self, name: str, setup: Setup, fds: tuple[int, ...]) -> Started:
+        """Starts a worker that knows its setup, with the control page, the file for its stacks, and what else there is.
 
         May be called from any thread, and may take long.
         """

@@ -54,6 +54,7 @@ class Recipe:
         config = self.config
         if config.plan is not None:
             return config.plan
+        rotation = config.rotation_setting
         return EpochPlan(
             sample_count=sample_count,
             batch_size=config.batch_size,
@@ -65,6 +66,8 @@ class Recipe:
             even=config.even,
             drop_last=config.drop_last,
             elastic=config.elastic,
+            rotation=1 if rotation is None else rotation.rotation,
+            block=1 if rotation is None else rotation.block(config.consumer_count, elastic=config.elastic),
         )
 
 

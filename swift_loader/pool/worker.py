@@ -35,6 +35,7 @@ from swift_loader.pool.messages import Attachment, Caution, Failure, Hello, Orde
 from swift_loader.pool.outbox import Outbox
 from swift_loader.pool.payload import unpack
 from swift_loader.pool.recipe import Recipe, checked_length
+from swift_loader.pool.rotation import carousel_at, repeated
 from swift_loader.pool.scale import Scale
 from swift_loader.pool.slot import Slot
 from swift_loader.pool.stacks import write_stacks_to
@@ -89,7 +90,7 @@ def _arrive(channel: SocketChannel, recipe: Recipe | None, scale: Scale) -> Work
     sys.path[:] = setup.path
     with contextlib.suppress(OSError):
         os.chdir(setup.folder)
-    control_fd, stacks_fd, *payload_fd = received[1]
+    control_fd, stacks_fd, *others = received[1]
     write_stacks_to(stacks_fd)
     control = Control(control_fd, setup.worker_count)
     control.hide_from_children()
@@ -97,7 +98,7 @@ def _arrive(channel: SocketChannel, recipe: Recipe | None, scale: Scale) -> Work
     cell.enter(BUILDS)
     try:
         if setup.has_payload:
-            recipe = unpack(payload_fd[0])
+            recipe = unpack(others.pop())
         assert recipe is not None
         config = recipe.config
         per_sample = config.random_per == "sample" or config.worker_threads > 1
@@ -109,8 +110,14 @@ def _arrive(channel: SocketChannel, recipe: Recipe | None, scale: Scale) -> Work
             config.worker_init(info)
         dataset = recipe.build()
         count = checked_length(dataset)
-        dataset = kept(recipe, dataset, count, info, cell, lambda text: _note(channel, text))
-        maker = BatchMaker(recipe, dataset, recipe.plan(count), info, cell)
+        plan = recipe.plan(count)
+
+        def tell(text: str) -> None:
+            _note(channel, text)
+
+        dataset = kept(recipe, dataset, count, info, cell, tell)
+        carousel = carousel_at(others, recipe, tell)
+        maker = BatchMaker(recipe, repeated(recipe, dataset, plan, carousel, info, cell), plan, info, cell)
     except SystemExit:  # a death, and told as one
         raise
     except BaseException as error:  # noqa: BLE001 - user code: whatever it raised is told to the consumer

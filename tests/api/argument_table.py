@@ -62,4 +62,5 @@ DESIGNED: dict[str, Any] = {
     "trace_file": None,
     "engine": "local",
     "cache_setting": None,
+    "rotation_setting": None,
 }

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import os
 import threading
 
+import numpy as np
+
+from swift_loader import worker_info
 from tests.datasets import Noted, Numbers, WithoutLength
 
 
@@ -110,3 +114,26 @@ class Backwards:
 
     def fingerprint(self) -> dict[str, str]:
         return {"plan": "Backwards"}
+
+
+class YourDataset(Numbers):
+    """Constructed by position."""
+
+    def __init__(self, count: int, factor: int) -> None:
+        super().__init__(count)
+        self.factor = factor
+
+    def __getitem__(self, index: int):
+        return np.array([self.factor * index])
+
+
+class Seeing(Numbers):
+    """Sample i is the GPU that its worker saw when it built this, and that worker."""
+
+    def __init__(self, count: int) -> None:
+        super().__init__(count)
+        self.seen = int(os.environ["CUDA_VISIBLE_DEVICES"])
+
+    def __getitem__(self, index: int):
+        info = worker_info()
+        return self.seen, info.gpu_index, info.worker, os.getpid()

@@ -6,10 +6,10 @@ import inspect
 
 import pytest
 
-from tests.api import test_effects_of_making, test_effects_of_order, test_effects_of_watching
+from tests.api import test_effects_of_making, test_effects_of_order, test_effects_of_rotation, test_effects_of_watching
 from tests.api.argument_table import DESIGNED, REQUIRED
 
-_MODULES = (test_effects_of_making, test_effects_of_order, test_effects_of_watching)
+_MODULES = (test_effects_of_making, test_effects_of_order, test_effects_of_rotation, test_effects_of_watching)
 #: Told by a test under another name.
 _ELSEWHERE = {
     "seed": "seed_decides_the_order_under_each_of_its_names",

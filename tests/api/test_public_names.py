@@ -15,10 +15,10 @@ from swift_loader.config import LoaderConfig, Settings
 from tests.api.argument_table import DESIGNED, REQUIRED
 
 PUBLIC = {
-    "BucketedPlan", "CacheSetting", "Cached", "ConfigError", "DataError", "EpochPlan", "LayoutError", "LoaderClosed",
-    "Plan", "PoisonedTicket",
-    "RankMismatch", "SwiftLoader", "SwiftLoaderError", "WeightedPlan", "WorkerDied", "WorkerError", "WorkerHung",
-    "WorkerInfo", "WorkerStartFailed", "__version__", "worker_info",
+    "AsyncDataLoader", "BucketedPlan", "CacheSetting", "Cached", "ConfigError", "DataError", "DataLoader", "EpochPlan",
+    "LayoutError", "LoaderClosed", "Plan", "PoisonedTicket", "RankMismatch", "RotationSetting", "SwiftLoader",
+    "SwiftLoaderError", "WeightedPlan", "WorkerDied", "WorkerError", "WorkerHung", "WorkerInfo", "WorkerStartFailed",
+    "__version__", "worker_info",
 }  # fmt: skip
 
 SIGNATURES = {

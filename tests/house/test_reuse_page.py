@@ -6,12 +6,12 @@ import re
 from dataclasses import fields
 from pathlib import Path
 
-from swift_loader import CacheSetting
+from swift_loader import CacheSetting, RotationSetting
 from tests.watching import run_script
 
 PAGE = Path(__file__).resolve().parents[2] / "swift_loader" / "docs" / "reuse.md"
 
-#: What the page's code takes for given, and what its last lines are held against.
+#: What the page's code takes for given, and what its lines on caches and its last lines are held against.
 BEFORE = """
 import numpy as np
 
@@ -29,23 +29,28 @@ class Images:
         image[:, 0] = index
         return image, index
 """
-AFTER = """
+AFTER_CACHES = """
 from pathlib import Path
 import torch
 assert len(Path("asked").read_text()) == 3 * 48  # once for each of the three caches
 assert not torch.equal(torch.cat(first), torch.cat(second))
 assert torch.cat(first).sum() == torch.cat(second).sum()
+"""
+AFTER = """
+assert torch.cat(uses).bincount().tolist() == [3] * 48
 print("all of it")
 """
 
 
 def test_the_code_of_the_page_runs_from_top_to_bottom(tmp_path):
     pieces = re.findall(r"^```python\n(.*?)^```$", PAGE.read_text(), re.MULTILINE | re.DOTALL)
-    told = run_script(tmp_path, BEFORE + "".join(pieces[:3]) + AFTER, timeout_s=100, PYTHONWARNINGS="error")
+    script = BEFORE + "".join(pieces[:3]) + AFTER_CACHES + "".join(pieces[3:]) + AFTER
+    told = run_script(tmp_path, script, timeout_s=100, PYTHONWARNINGS="error")
     assert told.startswith("48 made, ")
     assert told.endswith("all of it\n")
 
 
-def test_the_table_names_every_key():
-    table = PAGE.read_text().partition("| key |")[2].partition("\n\n")[0]
-    assert re.findall(r"^\| `(\w+)` ", table, re.MULTILINE) == [field.name for field in fields(CacheSetting)]
+def test_the_tables_name_every_key():
+    tables = PAGE.read_text().split("| key |")[1:]
+    named = [set(re.findall(r"^\| `(\w+)` ", table.partition("\n\n")[0], re.MULTILINE)) for table in tables]
+    assert named == [{field.name for field in fields(setting)} for setting in (CacheSetting, RotationSetting)]

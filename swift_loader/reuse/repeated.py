@@ -1,0 +1,116 @@
+"""A dataset whose samples the plan uses several times: each is made once, and kept from one use to the next."""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from swift_loader.reuse.cached import Cached
+from swift_loader.reuse.carousel import Carousel, Use
+from swift_loader.reuse.form import pickled, unpickled
+
+if TYPE_CHECKING:
+    from swift_loader.plan.plan import EpochPlan
+
+#: Where samples are in the order is asked for this many at once.
+_BLOCK_SAMPLES = 4096
+#: Places of the counts.
+MADE, REUSED = range(2)
+
+
+@dataclass(frozen=True, slots=True)
+class Surroundings:
+    """What `Repeated` is given by the room above."""
+
+    plan: EpochPlan
+    consumer: int
+    counts: Any
+    """Words, for the samples that were made, and those that were used again."""
+    making: Callable[[int, int], AbstractContextManager[Any]]
+    """Around the making of a sample, by epoch and index: its random numbers are its own."""
+    home: Callable[[str], Any]
+    """Finds classes of the trainer's ``__main__``."""
+
+
+class Repeated:
+    """Stands in front of the dataset. What comes after a `Cached` is done anew at each use."""
+
+    def __init__(self, dataset: Any, carousel: Carousel | None, around: Surroundings) -> None:
+        self.dataset = dataset.dataset if isinstance(dataset, Cached) else dataset
+        self._then = dataset.then if isinstance(dataset, Cached) else None
+        self._carousel = carousel
+        self._around = around
+        self._guard = threading.Lock()
+        self._block = (-1, -1)
+        self._positions: dict[int, int] = {}
+        """Of the samples that are asked for about now, in the order of the epoch."""
+        self._epoch = 0
+        self._order = 0
+
+    def __len__(self) -> int:
+        return len(self.dataset)
+
+    def turn_to(self, order: int, epoch: int, step: int) -> None:
+        """The samples of this step are asked for from now on."""
+        plan, consumer = self._around.plan, self._around.consumer
+        if epoch != self._epoch:
+            self._positions = {}
+        self._order, self._epoch = order, epoch
+        steps = max(1, _BLOCK_SAMPLES // plan.batch_size)
+        block = (epoch, step // steps)
+        if block == self._block and self._positions:
+            return
+        self._block = block
+        first = block[1] * steps
+        count = min(steps, plan.step_count(epoch, consumer) - first) + 1  # threads are ahead by a step
+        positions: dict[int, int] = {}
+        for indices, sources in zip(
+            plan.indices(epoch, consumer, first, count), plan.sources(epoch, consumer, first, count), strict=True
+        ):
+            positions.update(zip(indices, sources, strict=True))
+        self._positions = positions
+
+    def __getitem__(self, index: int) -> Any:
+        sample = self._sample(index)
+        return sample if self._then is None else self._then(sample)
+
+    def _sample(self, index: int) -> Any:
+        around, carousel = self._around, self._carousel
+        epoch, position = self._epoch, self._positions.get(index)
+        use = None if position is None else Use(position, index, epoch, self._order)
+        memory = None if use is None or carousel is None else carousel.get(use)
+        if memory is not None:
+            with contextlib.suppress(Exception):  # classes raise what they like: then it is made again
+                sample = unpickled(memory, around.home)
+                self._count(REUSED)
+                return sample
+        with around.making(epoch, index):
+            sample = self.dataset[index]
+        self._count(MADE)
+        if use is not None and epoch == self._epoch:  # else a thread has made it that is late, and of no known epoch
+            self._keep(use, sample)
+        return sample
+
+    def close(self) -> None:
+        """Lets go of what is kept."""
+        if self._carousel is not None:
+            self._carousel.close()
+
+    def _keep(self, use: Use, sample: Any) -> None:
+        carousel = self._carousel
+        if carousel is None:
+            return
+        try:
+            (memory,) = pickled(sample)
+        except Exception as error:  # noqa: BLE001 - as above
+            carousel.tell(f"a sample cannot be pickled: {type(error).__name__}: {error}")
+            return
+        carousel.put(use, memory)
+
+    def _count(self, what: int) -> None:
+        with self._guard:
+            self._around.counts[what] += 1
