@@ -7,11 +7,9 @@ from __future__ import annotations
 
 import copy
 import dataclasses
-import itertools
 import os
 import secrets
 import warnings
-from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self, Unpack
@@ -32,10 +30,6 @@ if TYPE_CHECKING:
     import torch
 
     from swift_loader.tuning import Tuning, Wishes
-
-#: Scripts make their loaders in the same order on every rank, but for those of one consumer, which one rank may make
-#: for itself alone: they are counted apart.
-_ordinals: defaultdict[bool, Iterator[int]] = defaultdict(itertools.count)
 
 
 class SwiftLoader:
@@ -81,7 +75,7 @@ class SwiftLoader:
         # Drawn once and carried along when the loader is pickled or forked, so that ranks made from it agree.
         self._seed = secrets.randbits(63) if self._config.seed is None else self._config.seed
         self._built_by = os.getpid()
-        self._ordinal = next(_ordinals[self._config.consumer_count == 1])
+        self._ordinal = ranks.next_ordinal(self._config.consumer_count)
         self._restarts = 0
         self._state = State(Position(), None, {})
         """What to go on from: the beginning, or what was loaded."""
@@ -131,12 +125,9 @@ class SwiftLoader:
         self._start(consumer_index, device, to_device)
 
     def _start(self, consumer_index: int, device: Any, to_device: Callable[[Any, Any], Any] | None) -> Runtime:
-        config = self._config
         self._start_arguments = (consumer_index, device, to_device)
-        checked_index(consumer_index, config.consumer_count)
-        if to_device is not None and not callable(to_device):
-            raise ConfigError(f"to_device must be callable as to_device(batch, device), not {to_device!r}")
-        runtime = Runtime(self._recipe(consumer_index), stage_of(config, device, to_device), name_of(device))
+        recipe = self._recipe(checked_index(consumer_index, self._config.consumer_count))
+        runtime = Runtime(recipe, stage_of(self._config, device, to_device), name_of(device))
         self._runtime = runtime
         try:
             self._refuse_closed()  # by another thread, or a signal handler, which has seen no runtime
@@ -290,14 +281,9 @@ class SwiftLoader:
     def report(self, *, all_ranks: bool = False, timeout_s: float = 10.0) -> str:
         """What the last epoch was spent on, what to change, and what that would bring: a page of 80 columns.
 
-        Starts nothing, and may be called at any time. While the first epoch goes on, it tells of that one so far; after
-        `close`, of the last one.
-
-        Args:
-            all_ranks: Whether a table of every consumer follows, through the key-value store of the process group. No
-                other rank has to call this.
-            timeout_s: For so long it waits for consumers that have not come as far as this one; then they are shown
-                as missing.
+        Starts nothing, and may be called at any time: in the first epoch it tells of that one so far, after `close` of
+        the last one. With ``all_ranks`` a table of every consumer follows, through the key-value store of the process
+        group, so no other rank has to call this; those that are not as far after ``timeout_s`` are shown as missing.
 
         Example:
             >>> from swift_loader import SwiftLoader

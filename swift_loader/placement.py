@@ -16,6 +16,8 @@ if TYPE_CHECKING:
 
 
 def stage_of(config: LoaderConfig, device: Any, to_device: Callable[[Any, Any], Any] | None) -> Stage:
+    if to_device is not None and not callable(to_device):
+        raise ConfigError(f"to_device must be callable as to_device(batch, device), not {to_device!r}")
     from swift_loader.device.choose import stage_for  # noqa: PLC0415 - importing the package must not import torch
 
     return stage_for(device, to_device, config.batch_decoder, config.device_batches)

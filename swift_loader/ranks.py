@@ -8,10 +8,12 @@ from __future__ import annotations
 
 import atexit
 import contextlib
+import itertools
 import json
 import sys
 import threading
-from collections.abc import Callable
+from collections import defaultdict
+from collections.abc import Callable, Iterator
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
@@ -35,6 +37,16 @@ def world() -> Any | None:
     if torch is None or not torch.distributed.is_available() or not torch.distributed.is_initialized():
         return None
     return torch.distributed
+
+
+#: Scripts make their loaders in the same order on every rank, but for those of one consumer, which one rank may make
+#: for itself alone: they are counted apart.
+_ordinals: defaultdict[bool, Iterator[int]] = defaultdict(itertools.count)
+
+
+def next_ordinal(consumer_count: int) -> int:
+    """The number of a loader that is made now, the same on every rank."""
+    return next(_ordinals[consumer_count == 1])
 
 
 def agreed_seed(drawn: int, consumer_count: int, ordinal: int) -> int:
