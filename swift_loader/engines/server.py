@@ -203,6 +203,7 @@ def interpreter(code: str, fds: list[int], name: str) -> int:
         f"import sys; sys.path[:] = {sys.path!r}; from swift_loader.pool import guard; guard.arm({fds[1]}, {name!r}); "
         "from swift_loader.engines import zygote; "
     )
+    child = None
     before = signal.pthread_sigmask(signal.SIG_BLOCK, guard.FOR_THE_TRAINER)
     try:
         with refusals_told():
@@ -213,10 +214,22 @@ def interpreter(code: str, fds: list[int], name: str) -> int:
                 process_group=0,
                 env={**os.environ, **guard.THREAD_CAPS},
             )
+        child.returncode = 0  # its end is waited for by pid, so subprocess must not warn that nobody did
     finally:
-        signal.pthread_sigmask(signal.SIG_SETMASK, before)
-    child.returncode = 0  # its end is waited for by pid, so subprocess must not warn that nobody did
+        _let_signals_come(before, child)
     return child.pid
+
+
+def _let_signals_come(mask: set[int | signal.Signals], child: subprocess.Popen[bytes] | None) -> None:
+    """What came meanwhile is handled now. If its handler raises, as Ctrl-C's does, nobody will know of the child."""
+    try:
+        signal.pthread_sigmask(signal.SIG_SETMASK, mask)
+    except BaseException:
+        if child is not None:
+            os.kill(child.pid, signal.SIGKILL)
+            with contextlib.suppress(ChildProcessError):
+                os.waitpid(child.pid, 0)
+        raise
 
 
 def pidfd_of(pid: int) -> int:

@@ -78,7 +78,7 @@ def told_of_lingering(name: str, pid: int) -> str:
 def told_of_standstill(line: Line, timeout_s: float) -> str:
     """What the user is told of a worker that makes no progress."""
     kills = f"at timeout_s={timeout_s:g} it is killed and replaced"
-    then = kills if line.greeted else "it is waited for, since only you know how long that may take"
+    then = kills if line.greeted or line.killed_for else "it is waited for, since only you know how long that may take"
     said = f"{_who(line)} {line.where_it_stands()} and has made no progress for {line.policy.still_s:.1f} s; {then}"
     if not line.cell.can_be_asked:
         return f"{said}. It is loading Python and what the loader needs"

@@ -359,6 +359,7 @@ def test_engine_local_is_the_only_one_so_far():
         made(Numbers, engine="ray")
 
 
+@pytest.mark.filterwarnings("ignore:swift-worker:RuntimeWarning")  # that it stands still, which other tests are about
 def test_timeout_s_is_how_long_a_worker_may_make_no_progress(tmp_path):
     given = {"shuffle": False, "timeout_s": 0.5, "worker_per_consumer": 1}
     with started(Hangs, {"folder": str(tmp_path), "times": 1}, **given) as loader:
@@ -366,6 +367,7 @@ def test_timeout_s_is_how_long_a_worker_may_make_no_progress(tmp_path):
     assert len(calls(tmp_path, "hangs")) == 1
 
 
+@pytest.mark.filterwarnings("ignore:swift-worker:RuntimeWarning")  # that it stands still, which other tests are about
 def test_timeout_s_names_a_sample_that_always_hangs(tmp_path):
     given = {"shuffle": False, "timeout_s": 0.5, "max_attempts": 2, "worker_per_consumer": 1}
     with (

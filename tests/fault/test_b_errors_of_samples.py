@@ -144,6 +144,7 @@ def test_b2_an_ordinary_error_is_told_as_python_tells_it():
     assert report.traceback == "".join(traceback.format_exception(caught.value))
 
 
+@pytest.mark.filterwarnings("ignore:swift-worker:RuntimeWarning")  # that it stands still, which other tests are about
 def test_b2_an_error_whose_text_never_comes_is_a_sample_that_hangs():
     given = {"shuffle": False, "timeout_s": 0.5, "max_attempts": 1, "validate": False}
     with started(TellsNothing, **given) as loader, pytest.raises(PoisonedTicket, match=r"no progress.* sample 5"):

@@ -33,7 +33,7 @@ ENDS = {
     ("device/driver.py", "join"): "a thread that makes one call to the device's runtime",
     ("device/landing.py", "get"): "close() tells the thread, and puts an item for the consumer",
     ("engines/server.py", "waitid"): "never waits: WNOHANG",
-    ("engines/server.py", "waitpid"): "never waits: WNOHANG",
+    ("engines/server.py", "waitpid"): "WNOHANG; or for an interpreter that was killed in its first moments",
     ("engines/zygote.py", "waitpid"): "never waits: WNOHANG",
     ("pool/channel.py", "recvmsg"): "the other end's death ends it; in the trainer it never waits",
     ("pool/brisk.py", "recvmsg"): "never waits: MSG_DONTWAIT",
