@@ -31,8 +31,10 @@ MODULES = (
     "waiting",
     "nested",
     "stragglers",
+    "cached",
+    "cached_read",
 )
-OPTIONS = {"transport": "--dtype"}
+OPTIONS = {"transport": "--dtype", "cached_read": "--samples"}
 
 
 def main() -> int:

@@ -129,11 +129,14 @@ def answer(question: Question, order: Order, progress: Callable[[str], None]) ->
     text = as_table(question, order, run, verdicts)
     order.folder.mkdir(parents=True, exist_ok=True)
     stem = order.folder / question.name
-    stem.with_suffix(".json").write_text(json.dumps(as_record(question, order, run, verdicts), indent=1) + "\n")
+    record = as_record(question, order, run, verdicts)
+    stem.with_suffix(".json").write_text(json.dumps(record, indent=1) + "\n")
     stem.with_suffix(".txt").write_text(text)
     from benchmarks.picture import draw
 
     draw(question, run.figures(question.metric), verdicts, footer(order), stem.with_suffix(".png"))
+    if question.chart is not None:
+        question.chart(record, stem)
     sys.stdout.write(f"\n{text}written: {shown(stem)}.json .txt .png\n")
     sys.stdout.flush()
     return 1 if run.failures else 0

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from enum import Enum
+from pathlib import Path
 from typing import Any
 
 Result = dict[str, Any]
@@ -87,6 +88,8 @@ class Question:
     seconds: float = 4.0
     #: The value of the module's own option that selects this question, where a module holds several.
     variant: str | None = None
+    #: Draws a further picture of the record of a run, beside the files whose common stem it is given.
+    chart: Callable[[Result, Path], None] | None = None
 
     def case(self, name: str) -> Case:
         """The case of that name."""

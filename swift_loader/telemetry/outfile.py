@@ -138,7 +138,7 @@ def trusted(path: Path) -> Path:
     _refuse_planted(path)
     for folder in reversed(path.parents):
         if not folder.is_dir():
-            folder.mkdir(0o700)
+            folder.mkdir(0o700, exist_ok=True)  # another job may make it between these lines
     try:
         real = path.resolve()
     except RuntimeError as error:  # Python 3.11 and 3.12 say so

@@ -19,9 +19,11 @@ from pathlib import Path
 
 import pytest
 
+from swift_loader.reuse import index
 from tests.kept_datasets import Asked, Large, asked
 from tests.loaders import started, stream
 from tests.other_users import run_apart
+from tests.unit.reuse.stores import flip
 from tests.watching import ROOT, plain
 
 N = 48
@@ -88,15 +90,10 @@ def test_d7_a_file_that_may_not_grow_costs_one_warning(tmp_path: Path):
 
 def _flips(folder: Path) -> None:
     chance = random.Random(3)
-    for name in ("kept.data", "kept.index"):
-        with open(folder / name, "r+b") as file:
-            end = file.seek(0, os.SEEK_END)
-            for _ in range(300):
-                place = chance.randrange(end - 20_000 if name == "kept.index" else 0, end)
-                file.seek(place)
-                byte = file.read(1)[0]
-                file.seek(place)
-                file.write(bytes((byte ^ 1 << chance.randrange(8),)))
+    for name, first in (("kept.data", 0), ("kept.index", index.ENTRIES)):
+        nbytes = (folder / name).stat().st_size
+        for _ in range(300):
+            flip(folder / name, chance.randrange(8 * first, 8 * nbytes))
 
 
 def _replaces(folder: Path) -> None:
@@ -120,22 +117,18 @@ MEDDLERS = {
 @pytest.mark.parametrize("what", MEDDLERS)
 def test_d9_whatever_is_done_to_the_files_in_use_the_stream_is_the_same(what: str, count: int, tmp_path: Path):
     kwargs = {"folder": str(tmp_path)}
-    expected = stream(Asked, kwargs, epochs=4, cache_setting={"prefix": tmp_path / "calm" / "kept"})
-    found = []
+    calm, kept = ({"cache_setting": {"prefix": tmp_path / name / "kept"}} for name in ("calm", "k"))
+    expected = stream(Asked, kwargs, epochs=4, **calm, worker_per_consumer=0)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # of files that had to be made anew
-        with started(
-            Asked, kwargs, cache_setting={"prefix": tmp_path / "k" / "kept"}, worker_per_consumer=count
-        ) as loader:
-            for number, batch in enumerate(itertools.chain.from_iterable(itertools.repeat(loader, 4))):
-                found.append(plain(batch))
-                if number == 9:
-                    MEDDLERS[what](tmp_path / "k")
+        with started(Asked, kwargs, **kept, worker_per_consumer=count) as loader:
+            batches = (plain(batch) for _ in range(4) for batch in loader)
+            found = list(itertools.islice(batches, 10))
+            MEDDLERS[what](tmp_path / "k")
+            found += batches
         assert found == expected
-        assert (
-            stream(Asked, kwargs, 4, cache_setting={"prefix": tmp_path / "k" / "kept"}, worker_per_consumer=0) == found
-        )
-    assert stream(Asked, kwargs, 4, cache_setting={"prefix": tmp_path / "k" / "kept"}, worker_per_consumer=0) == found
+        assert stream(Asked, kwargs, 4, **kept, worker_per_consumer=0) == found
+    assert stream(Asked, kwargs, 4, **kept, worker_per_consumer=0) == found
 
 
 def test_d9_a_file_is_cut_all_the_time_and_the_trainer_lives(tmp_path: Path):

@@ -38,8 +38,8 @@ def test_a_second_run_asks_for_nothing_and_gives_the_same(dataset, tmp_path):
     assert sorted(asked(tmp_path)) == list(range(N))
     for count in (2, 0):
         assert stream(dataset, kwargs, 2, cache_setting=setting(tmp_path), worker_per_consumer=count, **more) == first
-    threads = stream(dataset, kwargs, 2, cache_setting=setting(tmp_path), worker_threads=3, **more)
-    assert threads == first
+    settings = {"worker_threads": 3, "worker_per_consumer": 0, **more}
+    assert stream(dataset, kwargs, 2, cache_setting=setting(tmp_path), **settings) == first
     assert len(asked(tmp_path)) == N
 
 
@@ -84,7 +84,8 @@ def test_what_is_done_afresh_differs_in_each_epoch_and_not_with_what_was_kept(tm
     kwargs = {"folder": str(tmp_path)}
     epochs = [stream(then_shaken, kwargs, epochs=3, cache_setting=setting(tmp_path)) for _ in range(2)]
     assert epochs[0] == epochs[1]  # the second run reads what the first has made
-    assert stream(then_shaken, kwargs, epochs=3, cache_setting=setting(tmp_path / "other")) == epochs[0]
+    other = setting(tmp_path / "other")
+    assert stream(then_shaken, kwargs, epochs=3, cache_setting=other, worker_per_consumer=0) == epochs[0]
     assert len(asked(tmp_path)) == 2 * N
     assert len(set(rows(epochs[0], "then"))) == 3 * N
     assert len(set(rows(epochs[0], "drawn"))) == N
@@ -118,18 +119,18 @@ def test_samples_are_made_anew_as_often_as_was_asked_for_whoever_makes_them(more
             assert first == max(0, epoch - (epoch + (index if spread else 0)) % every)
 
 
-@pytest.mark.parametrize("more", SETTINGS)
-@pytest.mark.parametrize("done", [8, 15])
+@pytest.mark.parametrize(("more", "done"), list(zip(SETTINGS, (8, 15, 20), strict=True)))
 def test_a_resumed_run_has_the_same_bytes_with_and_without_what_was_kept(more: dict, done: int, tmp_path):
     kwargs = {"folder": str(tmp_path)}
     kept = setting(tmp_path / "a", **more)
-    whole = stream(Asked, kwargs, epochs=4, cache_setting=kept)
+    whole = stream(Asked, kwargs, epochs=4, cache_setting=kept, worker_per_consumer=0)
     with started(Asked, kwargs, cache_setting=setting(tmp_path / "b", **more)) as loader:
         batches = (plain(batch) for _ in range(4) for batch in loader)
         assert list(itertools.islice(batches, done)) == whole[:done]
         state = pickle.dumps(loader.state_dict())
     for folder in ("b", "c"):  # where it was, and where nothing was kept
-        with made(Asked, kwargs, cache_setting=setting(tmp_path / folder, **more)) as loader:
+        count = 1 if folder == "b" else 0
+        with made(Asked, kwargs, cache_setting=setting(tmp_path / folder, **more), worker_per_consumer=count) as loader:
             loader.load_state_dict(pickle.loads(state))
             loader.start(0)
             assert [plain(batch) for _ in range(4 - done // 6) for batch in loader] == whole[done:]
@@ -140,17 +141,16 @@ def test_workers_that_are_killed_change_nothing(tmp_path):
     calm = stream(then_shaken, kwargs, epochs=3, cache_setting=setting(tmp_path / "a", update_frequency=2))
     found = []
     with started(then_shaken, kwargs, cache_setting=setting(tmp_path / "b", update_frequency=2)) as loader:
-        for epoch in range(3):
-            for step, batch in enumerate(loader):
-                found.append(plain(batch))
-                if step % 3 == epoch:
-                    os.kill(until(lambda: loader.worker_pids)[step % 2], signal.SIGKILL)
+        for number, batch in enumerate(itertools.chain.from_iterable(itertools.repeat(loader, 3))):
+            found.append(plain(batch))
+            if number % 3 == number // 6:
+                os.kill(until(lambda: loader.worker_pids)[number % 2], signal.SIGKILL)
     assert found == calm
 
 
 def test_a_cache_of_another_dataset_is_made_anew_with_a_message(tmp_path):
     kwargs = {"folder": str(tmp_path)}
-    stream(Asked, kwargs, cache_setting=setting(tmp_path))
+    stream(Asked, kwargs, cache_setting=setting(tmp_path), worker_per_consumer=0)
     for changed, what in (
         ((Asked, kwargs, {"version": "2"}), "version was '' and is '2'"),
         (
@@ -162,17 +162,18 @@ def test_a_cache_of_another_dataset_is_made_anew_with_a_message(tmp_path):
     ):
         dataset, given, more = changed
         with pytest.warns(RuntimeWarning, match="is made anew: ") as warned:
-            stream(dataset, given, cache_setting=setting(tmp_path, **more))
+            stream(dataset, given, cache_setting=setting(tmp_path, **more), worker_per_consumer=0)
         assert [what in str(one.message) for one in warned] == [True]
         with warnings.catch_warnings():
             warnings.simplefilter("error")
-            stream(dataset, given, cache_setting=setting(tmp_path, **more))
+            stream(dataset, given, cache_setting=setting(tmp_path, **more), worker_per_consumer=0)
 
 
 def test_a_run_with_another_seed_takes_what_is_there(tmp_path):
     kwargs = {"folder": str(tmp_path)}
-    one = stream(Asked, kwargs, cache_setting=setting(tmp_path))
-    other = stream(Asked, kwargs, cache_setting=setting(tmp_path), seed=2)
+    one, other = (
+        stream(Asked, kwargs, cache_setting=setting(tmp_path), worker_per_consumer=0, seed=seed) for seed in (1, 2)
+    )
     assert one != other
     assert sorted(rows(one, "drawn")) == sorted(rows(other, "drawn"))
     assert len(asked(tmp_path)) == N
