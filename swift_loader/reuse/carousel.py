@@ -27,7 +27,6 @@ from typing import Any
 import numpy as np
 
 from swift_loader.batch.layout import aligned
-from swift_loader.reuse.locks import Locks
 
 _ENTRY = struct.Struct("<QQQQQ")
 _ENTRIES = 4096
@@ -80,6 +79,8 @@ class Carousel:
     """
 
     def __init__(self, ground: Ground, has_room: Callable[[int], bool], tell: Callable[[str], None]) -> None:
+        from swift_loader.reuse.locks import Locks  # noqa: PLC0415 - other systems have no such locks, and import this
+
         self._ground = ground
         self._has_room = has_room
         self.tell = tell
