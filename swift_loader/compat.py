@@ -110,8 +110,12 @@ class DataLoader:
         self._loader = loader
         pins = pin_memory and device is None and _can_pin()
         loader.start(0, device, _pinned if pins else None)
-        if prefetch_time and nb_worker:
-            _wait_for(loader, min(len(loader), settings["data_queue_size"]), prefetch_time)
+        try:
+            if prefetch_time and nb_worker:
+                _wait_for(loader, min(len(loader), settings["data_queue_size"]), prefetch_time)
+        except BaseException:  # such as Ctrl-C: nobody has the loader yet
+            self.close()
+            raise
 
     def __iter__(self) -> Iterator[Any]:
         """The next epoch."""

@@ -27,7 +27,6 @@ from typing import Any
 import numpy as np
 
 from swift_loader.batch.layout import aligned
-from swift_loader.reuse.locks import Locks
 
 _ENTRY = struct.Struct("<QQQQQ")
 _ENTRIES = 4096
@@ -80,6 +79,8 @@ class Carousel:
     """
 
     def __init__(self, ground: Ground, has_room: Callable[[int], bool], tell: Callable[[str], None]) -> None:
+        from swift_loader.reuse.locks import Locks  # noqa: PLC0415 - other systems have no such locks, and import this
+
         self._ground = ground
         self._has_room = has_room
         self.tell = tell
@@ -88,16 +89,20 @@ class Carousel:
         self._locks = Locks(self._fd)
         self._threads = threading.Lock()
         self._unlooked = _LOOK_NBYTES
-        self._has_given_up = False
+        self._has_given_up = self._is_closed = False
 
     def close(self) -> None:
-        """Lets go of it."""
-        os.close(self._fd)
+        """Lets go of it. A thread that is late finds nothing and writes nothing: its descriptors may be others' now."""
+        with self._threads:
+            self._is_closed = True
+            os.close(self._fd)
 
     def get(self, use: Use) -> Any | None:
         """The bytes of that sample, in memory of their own; None if they are not here."""
         try:
             with self._threads:
+                if self._is_closed:
+                    return None
                 return self._read(use.position % self._ground.place_count, use)
         except OSError as error:
             self._give_up(error)
@@ -109,6 +114,8 @@ class Carousel:
             return
         try:
             with self._threads:
+                if self._is_closed:
+                    return
                 if memory.nbytes > self._room():
                     self._enlarge(memory.nbytes)
                 self._write(use.position % self._ground.place_count, use, memory)

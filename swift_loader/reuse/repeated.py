@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import re
 import threading
 from collections.abc import Callable
 from contextlib import AbstractContextManager
@@ -107,7 +108,9 @@ class Repeated:
         try:
             (memory,) = pickled(sample)
         except Exception as error:  # noqa: BLE001 - as above
-            carousel.tell(f"a sample cannot be pickled: {type(error).__name__}: {error}")
+            # Without addresses, or each worker would tell another.
+            text = re.sub(r" at 0x[0-9a-f]+", "", f"{type(error).__name__}: {error}")
+            carousel.tell(f"a sample cannot be pickled: {text[:200]}")
             return
         carousel.put(use, memory)
 

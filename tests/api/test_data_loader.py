@@ -107,12 +107,12 @@ def test_shuffle_makes_an_order_for_each_epoch():
 
 
 def test_state_dict_gives_the_rest_of_an_epoch():
-    with DataLoader(Numbers, {"count": 50}, 8, 1, shuffle=True) as loader:
+    with DataLoader(Numbers, {"count": 50}, 8, 0, shuffle=True) as loader:
         epoch = iter(loader)
         next(epoch)
         state = loader.state_dict()
         rest = [batch.tolist() for batch in epoch]
-    with DataLoader(Numbers, {"count": 50}, 8, 1, shuffle=True) as loader:
+    with DataLoader(Numbers, {"count": 50}, 8, 0, shuffle=True) as loader:
         loader.load_state_dict(state)
         assert [batch.tolist() for batch in loader] == rest
 
@@ -136,7 +136,7 @@ def _spread(numbers: list[int], count: int) -> int:
 def test_max_minibatch_length_is_the_most_bytes_of_a_batch():
     with pytest.raises(LayoutError, match="is more than"):
         DataLoader(Pictures, {"count": 8}, 4, 1, max_minibatch_length=4 * 64 * 1024)
-    with DataLoader(Pictures, {"count": 8}, 4, 1, max_minibatch_length=5 * 64 * 1024) as loader:
+    with DataLoader(Pictures, {"count": 8}, 4, 0, max_minibatch_length=5 * 64 * 1024) as loader:
         assert len(list(loader)) == 2
 
 
@@ -166,7 +166,7 @@ def test_prefetch_time_is_no_longer_than_it_says(tmp_path):
 
 @pytest.mark.parametrize("device", ["cpu", "meta"])
 def test_device_is_where_batches_are_moved(device: str):
-    with DataLoader(Numbers, {"count": 8}, 4, 1, device=device) as loader:
+    with DataLoader(Numbers, {"count": 8}, 4, 0, device=device) as loader:
         assert {batch.device.type for batch in loader} == {device}
 
 
@@ -209,13 +209,13 @@ def test_gpu_indices_must_name_one_for_each_worker(wrong):
 def test_cache_setting_keeps_samples(tmp_path):
     given = {"folder": str(tmp_path), "count": 20}
     kept = {"prefix": str(tmp_path / "kept"), "update_frequency": float("inf")}
-    with DataLoader(Noted, given, 8, 1, cache_setting=kept) as loader:
+    with DataLoader(Noted, given, 8, 0, cache_setting=kept) as loader:
         assert flat(loader) == flat(loader) == list(range(20))
     assert len(calls(tmp_path, "get")) == 20
 
 
 def test_rotation_setting_makes_the_epoch_longer():
-    with DataLoader(Numbers, {"count": 20}, 8, 1, rotation_setting={"medium": "memory", "rotation": 3}) as loader:
+    with DataLoader(Numbers, {"count": 20}, 8, 0, rotation_setting={"medium": "memory", "rotation": 3}) as loader:
         assert len(loader) == 8
         for _ in range(2):
             batches = list(loader)
@@ -232,7 +232,7 @@ def test_use_threading_is_a_thread_for_each_worker(threading_too: bool, count: i
 
 
 def test_collate_fn_makes_the_batch():
-    with DataLoader(Numbers, {"count": 5}, 2, 1, collate_fn=tuple) as loader:
+    with DataLoader(Numbers, {"count": 5}, 2, 0, collate_fn=tuple) as loader:
         assert list(loader) == [(0, 1), (2, 3), (4,)]
 
 

@@ -38,15 +38,16 @@ def test_rotation_setting_uses_each_sample_so_often_and_makes_it_once(count: int
 
 
 def test_rotation_setting_in_order_goes_through_each_block_so_often():
-    with started(Numbers, {"count": 5}, rotation_setting={**MEMORY, "rotation": 2, "size": 3}, shuffle=False) as loader:
+    options = {"rotation_setting": {**MEMORY, "rotation": 2, "size": 3}, "shuffle": False, "worker_per_consumer": 0}
+    with started(Numbers, {"count": 5}, **options) as loader:
         assert flat(loader) == [0, 1, 2] * 2 + [3, 4] * 2
 
 
 def test_rotation_setting_may_be_typed():
     setting = RotationSetting("memory", rotation=3, size=9)
-    with started(Numbers, {"count": 20}, rotation_setting=setting) as loader:
+    with started(Numbers, {"count": 20}, rotation_setting=setting, worker_per_consumer=0) as loader:
         typed = flat(loader)
-    with started(Numbers, {"count": 20}, rotation_setting={**MEMORY, "size": 9}) as loader:
+    with started(Numbers, {"count": 20}, rotation_setting={**MEMORY, "size": 9}, worker_per_consumer=0) as loader:
         assert flat(loader) == typed
 
 

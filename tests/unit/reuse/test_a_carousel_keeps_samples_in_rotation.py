@@ -221,6 +221,17 @@ def test_a_disk_that_cannot_be_written_is_told():
     park.close()
 
 
+def test_a_thread_that_is_late_finds_it_closed(park):
+    carousel = Carousel(park.ground, lambda _: True, park.told.append)
+    carousel.put(use(3), record(7))
+    carousel.close()
+    with open(os.devnull, "wb"):  # which may have the number that the carousel had
+        assert carousel.get(use(3)) is None
+        carousel.put(use(4), record(8))
+    assert park.told == []
+    assert park.carousel().get(use(3))[0] == 7
+
+
 def test_memory_that_is_not_there_is_not_taken(park):
     park.free_nbytes = 1 << 20
     carousel = park.carousel()

@@ -93,6 +93,20 @@ def test_each_sample_is_made_once_and_used_so_often(count, batch_size, rotation,
             worker.dataset.close()
 
 
+@pytest.mark.parametrize("places", [1, 3, 11])
+def test_with_less_room_than_the_plan_wants_samples_are_made_again_and_are_the_same(places):
+    plan = plan_of()
+    with ground_for(plan) as ground:
+        worker = Worker(Counted(60), plan, ground)
+        whole = epoch_of([worker])
+        worker.dataset.close()
+    with ground_for(plan_of(block=places)) as ground:
+        worker = Worker(Counted(60), plan, ground)
+        assert [str(sample) for sample in epoch_of([worker])] == [str(sample) for sample in whole]
+        assert worker.counts[MADE] > 60
+        worker.dataset.close()
+
+
 def test_all_uses_of_a_sample_have_the_same_bytes_and_those_of_another_epoch_do_not():
     plan = plan_of()
     with ground_for(plan) as ground:
