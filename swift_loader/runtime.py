@@ -175,6 +175,7 @@ class Runtime:
             self.position.took(delivery.ticket.step, self._step_count)
         except BaseException as error:
             self._is_adrift = not isinstance(error, SwiftLoaderError)  # ours come in place of a batch
+            self._witness.failed(error)
             raise
         if isinstance(delivery, Failed):
             raise self._told(self._pool.error_of(delivery), delivery.ticket.epoch, delivery.ticket.step)

@@ -96,7 +96,8 @@ def load(path: Path, go: Callable[[Place], None]) -> Recipe:
         ConfigError: if that is not so, or it is no such file.
     """
     try:
-        fd = os.open(trusted(path), os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK)
+        path.stat()  # before folders on the way to it are made
+        fd = os.open(trusted(path.absolute()), os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK)
     except OSError as error:
         raise ConfigError(f"{path} cannot be read: {error.strerror}") from error
     try:

@@ -95,8 +95,8 @@ class Telecom:
         return not self._thread.is_alive()
 
     def _run(self) -> None:
-        lane = self._pool.view.lane_of(self._thread.name)
         try:
+            lane = self._pool.view.lane_of(self._thread.name)
             while not self._pool.closing:
                 self._ask_for_those_due()
                 self._welcome()

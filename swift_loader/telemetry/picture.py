@@ -53,7 +53,7 @@ def of(consumer: int, batches: Sequence[Batch], threads: Mapping[str, Iterable[S
     """The whole file."""
     painter = _Painter(consumer)
     events: list[_Event] = []
-    for number, name in enumerate(sorted(threads)):
+    for number, name in enumerate(sorted(threads, key=lambda name: (len(name), name))):
         events += painter.thread(_THREAD_LANES + number, name, threads[name])
     events += painter.workers(batches)
     events += painter.consumer(batches)

@@ -21,7 +21,7 @@ from swift_loader.telemetry.record import BatchRecord
 
 #: Some ten megabytes of JSON.
 KEPT_STEPS = 5_000
-#: Of a thread that serves several workers, so many of its turns.
+#: Of all threads together.
 _KEPT_SPANS = 4 * KEPT_STEPS
 #: In the middle of a run the file is written again after so many times what that takes.
 _WORTH = 100
@@ -40,7 +40,7 @@ class Trace:
         self._consumer = consumer
         self._pid = os.getpid()
         self._batches: deque[tuple[BatchRecord, Moments]] = deque(maxlen=KEPT_STEPS)
-        self._lanes: dict[str, deque[Span]] = {}
+        self._spans: deque[tuple[str, Span]] = deque(maxlen=_KEPT_SPANS)
         self._due_ns = 0
         self._is_written = True
         """Nothing was noted that is not in the file."""
@@ -59,7 +59,8 @@ class Trace:
 
     def lane(self, name: str) -> Callable[[Span], None]:
         """Where a thread tells what it does: to be called with one span after the other."""
-        return self._lanes.setdefault(name, deque(maxlen=_KEPT_SPANS)).append
+        keep = self._spans.append
+        return lambda span: keep((name, span))
 
     def end_epoch(self) -> None:
         """Writes the file if that takes no more than a hundredth of the time that has passed since it was written."""
@@ -83,7 +84,9 @@ class Trace:
 
     def _write(self, path: Path) -> None:
         try:
-            threads = {name: list(kept) for name, kept in self._lanes.items()}
+            threads: dict[str, list[Span]] = {}
+            for name, span in list(self._spans):
+                threads.setdefault(name, []).append(span)
             text = picture.of(self._consumer, list(self._batches), threads)
             publish(path, text.encode())
         except OSError as error:

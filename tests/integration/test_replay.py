@@ -286,8 +286,9 @@ def test_what_is_no_replay_file_is_told_from_one(content: bytes, tmp_path: Path,
     path.chmod(0o600)
     assert cli.main(["replay", "--state", str(path), "--step", "0"]) == 2
     assert "is not what loader.save_replay()" in capsys.readouterr().err
-    assert cli.main(["replay", "--state", str(tmp_path / "none"), "--step", "0"]) == 2
+    assert cli.main(["replay", "--state", str(tmp_path / "none" / "x"), "--step", "0"]) == 2
     assert "No such file" in capsys.readouterr().err
+    assert not (tmp_path / "none").exists()
 
 
 def test_what_is_there_does_not_lend_its_mode_to_a_replay_file(tmp_path: Path):
