@@ -30,6 +30,7 @@ SIGNATURES = {
     "state_dict": "self",
     "load_state_dict": "self, state",
     "statistics": "self",
+    "report": "self, all_ranks=False, timeout_s=10.0",
     "close": "self",
     "__len__": "self",
     "__iter__": "self",
