@@ -89,9 +89,9 @@ def test_statistics_have_shares_and_rates_of_the_newest_epoch(count: int):
 
 def test_left_out_samples_that_are_too_many_are_told_with_their_place():
     settings = {"batch_size": 4, "shuffle": False, "on_error": "skip", "max_skipped": 1, "worker_per_consumer": 1}
-    with started(Failing, **settings) as loader:
-        with pytest.raises(DataError, match=r"max_skipped=1 \(consumer 0, epoch 0, step 0\)"):
-            list(loader)
+    told = pytest.raises(DataError, match=r"max_skipped=1 \(consumer 0, epoch 0, step 0\)")
+    with started(Failing, **settings) as loader, told:
+        list(loader)
 
 
 class Failing(Numbers):
