@@ -105,8 +105,6 @@ class Fetcher:
         self._measures = config.measures
         self._is_quick = False
         self._fetch_share = 0.0
-        self._write_ns = 0.0
-        """What is done with a sample after it was fetched takes about this long."""
         self._untimed = _UNTIMED
         self.following: Sequence[int] = ()
         """Samples that will probably be wanted after those of the batch."""
@@ -174,15 +172,16 @@ class Fetcher:
         count = fill(self._dataset, indices, watch)
         passed_ns = perf_counter_ns() - started
         if self._measures:
-            self.fetch_ns = self._fetching_of(passed_ns, count)
             self.slowest_ns, self.slowest_index = watch.slowest_ns, watch.slowest_index
+            self.fetch_ns = self._fetching_of(passed_ns)
         self._is_quick = count == len(indices) and (passed_ns < _QUICK_NS * count or count > _MANY)
         return count, watch.odd
 
-    def _fetching_of(self, passed_ns: int, count: int) -> int:
-        """How much of the time was fetching, where samples were not timed apart: a slow one is all fetching."""
+    def _fetching_of(self, passed_ns: int) -> int:
+        """How much of the time was fetching, where samples were not timed apart: of the slowest one, all."""
         self._untimed += 1
-        return int(max(passed_ns * self._fetch_share, passed_ns - count * self._write_ns))
+        slowest_ns = min(passed_ns, self.slowest_ns)
+        return slowest_ns + int((passed_ns - slowest_ns) * self._fetch_share)
 
     def timed(self, action: Callable[[], Any], index: int | None) -> Any:
         """Runs ``action``, which fetches; its time counts as fetching, its error as the dataset's."""
@@ -250,10 +249,10 @@ class Fetcher:
         self._is_quick = self._is_plain and (passed_ns < _QUICK_NS * count or count > _MANY)
         if apart:
             self._untimed = 0
-            self._fetch_share, self._write_ns = fetch_ns / passed_ns, (passed_ns - fetch_ns) / max(1, count)
+            self._fetch_share = fetch_ns / passed_ns
             self.fetch_ns += fetch_ns
         elif self._measures:
-            self.fetch_ns += self._fetching_of(passed_ns, count)
+            self.fetch_ns += self._fetching_of(passed_ns)
 
     def _whole(self, indices: list[int], wanted: Wanted) -> Iterator[Any]:
         if not wanted:

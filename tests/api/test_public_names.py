@@ -34,6 +34,7 @@ SIGNATURES = {
     "replay": "self, epoch, step, consumer_index=None",
     "save_replay": "self, path",
     "tune": "self, consumer_ms=0.0, **wishes",
+    "report": "self, all_ranks=False, timeout_s=10.0",
     "close": "self",
     "__len__": "self",
     "__iter__": "self",

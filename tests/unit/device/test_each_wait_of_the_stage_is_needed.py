@@ -12,6 +12,7 @@ import torch
 
 from swift_loader.device.cuda import CudaStage
 from swift_loader.device.pagelock import PageLock
+from swift_loader.device.stage import Laps
 from tests.unit.device.recording_driver import Event, RecordingDriver
 from tests.unit.device.world import PIXELS, ROWS, World
 
@@ -315,3 +316,34 @@ def test_nothing_of_a_batch_is_copied_out_on_the_host_on_its_way():
         assert (driver.plain_copies, driver.staged_copies, len(driver.reading)) == (0, 0, 2)
         assert begun.batch.right == ["sample 1"] * ROWS
         del begun
+
+
+class Stopwatch:
+    """A timer of a device that has a clock."""
+
+    def __init__(self, stream):
+        self.given = [stream.given]
+        self.stream = stream
+
+    def stop(self):
+        self.given.append(self.stream.given)
+
+    def elapsed_ns(self):
+        return None
+
+
+def test_the_devices_clock_measures_the_copies_and_nothing_else():
+    driver = RecordingDriver()
+    driver.timer = Stopwatch
+    with World(driver) as world:
+        delivery = world.take()
+        cargo, landed = world.unload(delivery)
+        cargo.laps = Laps()
+        begun = world.stage.begin(cargo)
+        landed()
+        assert cargo.laps.device is not None
+        before, after = cargo.laps.device.given
+        assert after - before == len(begun.tensors)
+        assert cargo.laps.decode_ns > 0
+        assert cargo.laps.transfer_ns > 0
+        world.driver.reach(world.stage._stream, world.stage._stream.given)
