@@ -222,11 +222,8 @@ def _row(evidence: Evidence, choice: Choice) -> Row:
 def _shared(subject: Subject, task: Task) -> list[str]:
     if subject.consumers == 1:
         return []
-    cores = task.machine.cores
-    return [
-        f"Measured for one of {subject.consumers} consumers, on its share of this machine: {cores:g} "
-        f"core{'s' if cores != 1 else ''}."
-    ]
+    cores = f"{task.machine.cores:g} core{'s' if task.machine.cores != 1 else ''}"
+    return [f"Measured for one of {subject.consumers} consumers, on its share of this machine: {cores}."]
 
 
 def _notes(evidence: Evidence, choice: Choice) -> list[str]:
