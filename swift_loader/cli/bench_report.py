@@ -99,7 +99,7 @@ class Report:
                 alike.append(said)
             else:
                 (ours if ratio > 1 else theirs).append(said)
-        parts = [("swift_loader is better at", ours), ("torch is better at", theirs), ("alike:", alike)]
+        parts = [("swift_loader is better at", ours), ("torch is better at", theirs), ("Alike:", alike)]
         text = ". ".join(f"{head} {', '.join(said)}" for head, said in parts if said)
         return f"{text}." if text else "There is nothing to compare."
 

@@ -196,7 +196,7 @@ def told(evidence: Evidence, task: Task, subject: Subject, found: Choice | None)
     return Tuning(
         choice=choice,
         rows=rows,
-        notes=tuple(_notes(evidence, choice)),
+        notes=(*_shared(subject, task), *_notes(evidence, choice)),
         is_whole=found is not None,
         usual=task.base,
         consumer_s=task.consumer_s,
@@ -217,6 +217,13 @@ def _row(evidence: Evidence, choice: Choice) -> Row:
         choice, median(rates), min(rates), max(rates), median(samples or [0.0]), evidence.starved(choice),
         evidence.utilisation(choice), len(looks),
     )  # fmt: skip
+
+
+def _shared(subject: Subject, task: Task) -> list[str]:
+    if subject.consumers == 1:
+        return []
+    cores = f"{task.machine.cores:g} core{'s' if task.machine.cores != 1 else ''}"
+    return [f"Measured for one of {subject.consumers} consumers, on its share of this machine: {cores}."]
 
 
 def _notes(evidence: Evidence, choice: Choice) -> list[str]:

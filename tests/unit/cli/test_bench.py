@@ -39,13 +39,13 @@ def test_each_is_told_where_it_is_better_and_torch_by_its_better_way():
     assert theirs == (
         "torch is better at first batch (0.3 against 0.1 s), memory of all processes (300 against 200 MB)"
     )
-    assert alike == "alike: CPU time per batch (5 against 5.1 ms)."
+    assert alike == "Alike: CPU time per batch (5 against 5.1 ms)."
 
 
 def test_sides_whose_rounds_overlap_are_alike():
     quick, slow = replace(GOOD, samples_per_s=1000.0), replace(GOOD, samples_per_s=700.0)
     torch = {"torch": [slow, quick, GOOD], "swift": [GOOD, slow, slow]}
-    assert "alike: throughput (700 against 900" in Report(SPEC, 640, 2.0, torch, {}).verdict
+    assert "Alike: throughput (700 against 900" in Report(SPEC, 640, 2.0, torch, {}).verdict
 
 
 def test_what_could_not_be_measured_and_who_failed_is_said():

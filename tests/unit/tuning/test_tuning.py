@@ -98,6 +98,11 @@ def test_threads_failures_and_noise_are_told():
     assert "something else uses this machine" in "\n".join(told(evidence, TASK, SUBJECT, None).notes)
 
 
+def test_one_of_several_consumers_is_told_what_share_was_measured():
+    found = told(seen(12.5, 24.8), TASK, SUBJECT._replace(consumers=4), Choice(2))
+    assert "Measured for one of 4 consumers, on its share of this machine: 2 cores." in str(found)
+
+
 def test_all_of_it_is_json():
     found = told(seen(12.5, 24.8), TASK, SUBJECT, Choice(2))
     read = json.loads(json.dumps(found.to_dict()))
