@@ -45,7 +45,7 @@ def test_a_stuck_loader_is_seen_with_the_sample_that_it_is_stuck_in(tmp_path: Pa
             is_stuck = lambda: [  # noqa: E731
                 one for one in seen_of(script.pid) if one.shown.is_waiting and one.shown.batches == 2
             ]
-            until(is_stuck, "the third batch is waited for")
+            until(is_stuck, "the third batch is waited for", deadline_s=60)
             until(lambda: any(worker.index == 20 for worker in seen_of(script.pid)[0].shown.workers))
             assert cli.main(["top", "--once", "--json"]) == 0
             (told,) = [one for one in json.loads(capsys.readouterr().out)["loaders"] if one["pid"] == script.pid]

@@ -367,3 +367,20 @@ def test_a_landing_that_never_began_can_be_closed():
         landing.close()
         landing.start()
         assert landing._thread.ident is None
+
+
+def test_the_thread_tells_from_when_to_when_it_landed_each_batch():
+    told = []
+
+    def told_of(*arguments):
+        landing = Landing(*arguments)
+        landing.lane = told.append
+        return landing
+
+    with World(RecordingDriver(), slots=4, ahead=2) as world, landing_in(world, told_of) as landing:
+        for _ in range(3):
+            world.take_from(landing)
+        until(lambda: len(told) >= 3)
+        assert {name for name, _, _ in told} == {"land ahead"}
+        times = [moment for _, *moments in told for moment in moments]
+        assert times == sorted(times)
