@@ -2,9 +2,9 @@
 
 Measures: uint8 images, kept since the epoch before and in the page cache; shuffled, batches of 256, 2 workers, a
 consumer that reads one byte of each sample. `--samples fixed`: 3x224x224 each, 38.5 MB per batch. `--samples ragged`:
-64 to 223 rows, 24 MB per batch on average, given out as lists. Files and cache are written before the clock starts; it
-then runs from the construction of the dataset and the loader on, over whole epochs: at least three, and at least five
-seconds.
+64 to 223 rows, 24 MB per batch on average, given out as lists of tensors. Files and cache are written before the clock
+starts; it then runs from the construction of the dataset and the loader on, over whole epochs: at least three, and at
+least five seconds.
 The ceiling is two processes that stack samples that are in memory already into shared memory slots that are warm, with
 no consumer, no messages and no checksums.
 
@@ -28,6 +28,7 @@ from benchmarks.kept_workloads import Files, Images, as_list, save
 from benchmarks.laps import run_epochs
 from benchmarks.question import Case, Column, Goal, Question, Result, Settings, Side
 from benchmarks.sides import Work, build_swift, build_torch
+from benchmarks.torch_workloads import as_tensors
 from benchmarks.transport import sample_nbytes
 from benchmarks.warm_slots import Stacking
 from benchmarks.workloads import MemoryImages
@@ -59,13 +60,13 @@ def case_swift(settings: Settings, *, ragged: bool) -> Result:
         return run_epochs(build_swift(work), weigh, settings).result(sample_nbytes=sample_nbytes("uint8"))
 
 
-def case_torch(settings: Settings, *, ragged: bool, persistent: bool = False) -> Result:
-    """Torch's, with a dataset that reads files."""
+def case_torch(settings: Settings, *, ragged: bool, persistent: bool = False, arrays: bool = False) -> Result:
+    """Torch's, with a dataset that reads files; ragged ones as lists of tensors, as ours, or of arrays."""
     given = images(settings, ragged=ragged)
     with tempfile.TemporaryDirectory() as folder:
         save(Images(**given), Path(folder))
         work = Work(Files, {"folder": folder, "count": given["count"]}, BATCH_SIZE, settings.seed)
-        work = replace(work, collate_fn=as_list if ragged else None)
+        work = replace(work, collate_fn=(as_list if arrays else as_tensors) if ragged else None)
         build = build_torch(work, persistent=persistent)
         return run_epochs(build, weigh, settings).result(sample_nbytes=sample_nbytes("uint8"))
 
@@ -85,6 +86,11 @@ def question(samples: str, name: str, what: str) -> Question:
     """The question for samples of one size, or of several."""
     ragged = samples == "ragged"
     ceiling = Case("ceiling", "two cores stacking, warm", Side.CEILING, case_ceiling)
+    arrays = Case(
+        "torch_arrays", "torch, persistent, arrays", Side.TORCH,
+        partial(case_torch, ragged=True, persistent=True, arrays=True),
+    )  # fmt: skip
+    against_arrays = Goal("ours / torch persistent, arrays", "swift", "torch_arrays")
     against_ceiling = Goal("ours / ceiling", "swift", "ceiling", at_least=0.4)
     return Question(
         name=name,
@@ -100,13 +106,13 @@ def question(samples: str, name: str, what: str) -> Question:
                 "torch_persistent", "torch, persistent, np.load", Side.TORCH,
                 partial(case_torch, ragged=ragged, persistent=True),
             ),
-            *(() if ragged else (ceiling,)),
+            *((arrays,) if ragged else (ceiling,)),
         ),
         columns=(Column("batches_per_s", "batches/s"), Column("first_three_samples_per_s", "3 epochs")),
         goals=(
             Goal("ours / torch fork, np.load", "swift", "torch_fork", at_least=5),
             Goal("ours / torch persistent, np.load", "swift", "torch_persistent", at_least=5),
-            *(() if ragged else (against_ceiling,)),
+            (against_arrays if ragged else against_ceiling),
         ),
     )  # fmt: skip
 

@@ -31,3 +31,8 @@ def collate_scenes_to_tensors(samples: list[dict[str, Any]]) -> dict[str, Any]:
         "boxes": [torch.from_numpy(sample["boxes"]) for sample in samples],
         "text": [sample["text"] for sample in samples],
     }
+
+
+def as_tensors(samples: list[Any]) -> list[Any]:
+    """A batch of samples of several sizes: what our loader gives out with ``ragged="list"``."""
+    return [torch.from_numpy(sample) for sample in samples]

@@ -186,8 +186,12 @@ class RowWriter:
         listed = Column("objects", column.dtype, (), column.viewed_as)
         self._spec = self._spec.with_column(position, listed)
         path, expected = self._paths[position], f"dtype {column.viewed_as or column.dtype}"
+        ndarray, dtype = None if column.viewed_as else np.ndarray, np.dtype(column.dtype)
 
         def write(row: int, leaf: Any) -> None:
+            if type(leaf) is ndarray and leaf.dtype == dtype and leaf.ndim < _MAX_DIMENSIONS:
+                values.append(leaf.copy())
+                return
             found = _column_in_row(leaf, path, row, expected)
             if (found.kind, found.dtype, found.viewed_as) != ("array", column.dtype, column.viewed_as):
                 raise Misfit(path, row, _phrase(found, leaf), expected)

@@ -58,9 +58,15 @@ def pack(entry: Entry, store_id: int) -> bytes:
 def unpack(raw: Any, index: int, store_id: int) -> Entry | None:
     """The entry of ``index`` in those bytes; None if there is none that is whole."""
     *words, check = _WORDS.unpack(raw)
-    entry = Entry(*words)
-    total = sum(word * odd for word, odd in zip(entry, _ODD, strict=True))
-    return entry if entry.capacity and entry.number == index and _check(total, store_id) == check else None
+    entry = Entry._make(words)
+    if not entry.capacity or entry.number != index:
+        return None
+    a, b, c, d, e, f, g = _ODD
+    total = (
+        entry.number * a + entry.made_for * b + entry.offset * c + entry.nbytes * d
+        + entry.capacity * e + entry.form * f + entry.digest * g
+    )  # fmt: skip
+    return entry if _check(total, store_id) == check else None
 
 
 def sound(words: Words, store_id: int) -> npt.NDArray[np.bool_]:

@@ -12,8 +12,9 @@ import pickle
 import struct
 import sys
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, replace
+from math import prod
+from typing import Any, Self
 
 import numpy as np
 
@@ -43,14 +44,38 @@ class Form:
     kinds: tuple[str, ...]
     """What each leaf is: "int", "float", "bool", "complex", "ndarray", "scalar" or "tensor"."""
 
+    is_open: bool = False
+    """Only how many dimensions there are is common (``shape`` has a 0 for each): the shapes stand before the bytes."""
+
     @property
     def nbytes(self) -> int:
-        """The bytes of one sample."""
+        """The bytes of one sample, or of its shapes."""
+        if self.is_open:
+            return 8 * sum(len(column.shape) for column in self.columns)
         return sum(column.row_nbytes for column in self.columns)
 
     def room(self) -> list[Any]:
         """Arrays for the leaves of one sample."""
         return [np.empty(column.shape, column.dtype) for column in self.columns]
+
+    def opened(self, leaves: Sequence[Any]) -> tuple[Self, list[Any]]:
+        """The open form of a sample that has this one, and its shapes and leaves."""
+        columns = tuple(replace(column, shape=(0,) * len(column.shape), row_nbytes=0) for column in self.columns)
+        shapes = np.array([length for leaf in leaves for length in leaf.shape], np.int64)
+        return replace(self, columns=columns, is_open=True), [shapes, *leaves]
+
+    def room_of(self, shapes: Any, nbytes: int) -> list[Any] | None:
+        """Arrays for leaves of these shapes, if they take so many bytes in all: else the shapes are damaged."""
+        rest = iter(shapes.tolist())
+        told = [tuple(next(rest) for _ in column.shape) for column in self.columns]
+        if min(map(min, filter(None, told)), default=0) < 0:
+            return None
+        sizes = [
+            prod(shape) * np.dtype(column.dtype).itemsize for shape, column in zip(told, self.columns, strict=True)
+        ]
+        if sum(sizes) != nbytes:
+            return None
+        return [np.empty(shape, column.dtype) for shape, column in zip(told, self.columns, strict=True)]
 
     def sample(self, leaves: Sequence[Any]) -> Any:
         """The sample again, around leaves that were read."""

@@ -34,7 +34,7 @@ class Reader(Protocol):
         """Looks how long the files are now; gives back whether the index is as long as it should be."""
 
     def raw(self, number: int) -> Any:
-        """The entry of a sample, as it lies there."""
+        """The entry of a sample, as it lies there. To be called soon after `look`."""
 
     def words(self, numbers: Any) -> Words:
         """The entries of many."""
@@ -93,6 +93,8 @@ class Mapped(Plain):
         self._start = 0
         self._end = 0
         """Up to here the mapping may be touched."""
+        self._is_whole = False
+        """And the index may be."""
         self._resident = (ctypes.c_ubyte * _MOST_PAGES)()
         self._residents = memoryview(self._resident)
         self._mincore = ctypes.PyDLL(None, use_errno=True).mincore
@@ -107,11 +109,12 @@ class Mapped(Plain):
             self._data = np.frombuffer(mapping, np.uint8)
             self._start = self._data.ctypes.data
         self._end = nbytes
-        return super().look()
+        self._is_whole = super().look()
+        return self._is_whole
 
     def raw(self, number: int) -> Any:
         """See `Reader`."""
-        if not Plain.look(self):
+        if not self._is_whole:
             return super().raw(number)
         place = index.place_of(number)
         return bytes(self._bytes[place : place + entry.NBYTES])

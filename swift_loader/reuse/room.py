@@ -39,7 +39,7 @@ class Room:
     def __init__(self, files: Files, locks: Locks, reader: Reader, most_nbytes: int | None) -> None:
         self._files, self._locks, self._reader = files, locks, reader
         self._arena_nbytes = files.header.arena_nbytes
-        most = index.MOST_ARENAS if most_nbytes is None else most_nbytes // self._arena_nbytes
+        most = index.MOST_ARENAS if most_nbytes is None else -(-most_nbytes // self._arena_nbytes)
         self._most_arenas = min(most, index.MOST_ARENAS)
         self._ours = (0, 0)
         """The arenas that we fill: the first, and how many."""
@@ -73,8 +73,9 @@ class Room:
         if not self._locks.take(index.LOCK_ROOM, wait_s=_WAIT_S):
             return False
         try:
-            # Room for several at once, so that less is left over at its end.
-            several = max(least, -(-_TOGETHER * nbytes // self._arena_nbytes))
+            # Room for several at once, so that less is left over at its end; towards the end of all room for fewer.
+            left = self._most_arenas - self._arena_count()
+            several = max(least, min(-(-_TOGETHER * nbytes // self._arena_nbytes), left // _TOGETHER))
             self._look_if_due(least)
             ways = ((self._found, several), (self._found, least), (self._grown, several), (self._grown, least))
             for claim, count in ways:

@@ -35,6 +35,8 @@ _WAIT_S = 5.0
 _FORM_HEAD = struct.Struct("<QQ")
 #: So many forms are told; samples of further ones are pickled.
 _MOST_FORMS = 64
+#: And of these so many with their shapes.
+_MOST_CLOSED = 16
 _MASK = (1 << 64) - 1
 
 MISSING = object()
@@ -83,6 +85,7 @@ class Store:
 
     def entry(self, number: int) -> Entry | None:
         """Where a sample lies; None if it is not kept."""
+        self._reader.look()
         return entry.unpack(self._reader.raw(number), number, self._id)
 
     def get(self, number: int, made_for: int) -> Any:
@@ -90,7 +93,6 @@ class Store:
         found = self.entry(number)
         if found is None or found.made_for != made_for:
             return MISSING
-        self._reader.look()
         return self._read(found)
 
     def all_at(self, numbers: Any, made_for: Any, form: int) -> Words | None:
@@ -129,22 +131,40 @@ class Store:
     def _read(self, found: Entry) -> Any:
         seed = entry.seed_of(found.number, found.made_for, self._id)
         form = self._form(found.form)
-        if found.form != PICKLED and (form is None or form.nbytes != found.nbytes):
+        if found.form != PICKLED and (form is None or (form.nbytes != found.nbytes and not form.is_open)):
             return MISSING
         if found.nbytes > found.capacity:
             return MISSING
-        leaves = [np.empty(found.nbytes, np.uint8)] if form is None else form.room()
         try:
-            offset = found.offset
-            for leaf in leaves:
-                if leaf.nbytes:
-                    self._reader.copy(offset, leaf.reshape(-1).view(np.uint8))
-                    offset += leaf.nbytes
+            leaves = self._leaves(found, form)
         except OSError:
             return MISSING
-        if digest_of_parts(leaves, seed) != found.digest:
+        if leaves is None or digest_of_parts(leaves, seed) != found.digest:
             return MISSING
-        return unpickled(leaves[0], self._home) if form is None else form.sample(leaves)
+        if form is None:
+            return unpickled(leaves[0], self._home)
+        return form.sample(leaves[1:] if form.is_open else leaves)
+
+    def _leaves(self, found: Entry, form: Form | None) -> list[Any] | None:
+        """The pieces of a record, as they lie there; None if it cannot be one of its form."""
+        offset = found.offset
+        if form is not None and form.is_open:
+            shapes = np.empty(form.nbytes // 8, np.int64)
+            self._copy([shapes], offset)
+            room = form.room_of(shapes, found.nbytes - form.nbytes)
+            if room is None:
+                return None
+            self._copy(room, offset + form.nbytes)
+            return [shapes, *room]
+        leaves = [np.empty(found.nbytes, np.uint8)] if form is None else form.room()
+        self._copy(leaves, offset)
+        return leaves
+
+    def _copy(self, leaves: list[Any], offset: int) -> None:
+        for leaf in leaves:
+            if leaf.nbytes:
+                self._reader.copy(offset, leaf.reshape(-1).view(np.uint8))
+                offset += leaf.nbytes
 
     # Making -----------------------------------------------------------------------------------------------------
 
@@ -222,7 +242,7 @@ class Store:
     def form_id(self, structure: Any, columns: tuple[Any, ...]) -> int:
         """The form that can be put to rows of these columns as it is; 0 if there is none."""
         for number, form in enumerate(self._known_forms()):
-            if form is not None and form.structure == structure and form.columns == columns:
+            if form is not None and not form.is_open and form.structure == structure and form.columns == columns:
                 return number
         return PICKLED
 
@@ -230,6 +250,12 @@ class Store:
         taken_apart = form_of(sample)
         if taken_apart is not None:
             form, leaves = taken_apart
+            number = self._form_ids.get(form)
+            if number is None and len(self._known_forms()) <= _MOST_CLOSED:
+                number = self._add_form(form)
+            if number:
+                return number, leaves
+            form, leaves = form.opened(leaves)
             number = self._form_ids.get(form) or self._add_form(form)
             if number:
                 return number, leaves

@@ -190,12 +190,13 @@ def test_with_room_for_half_of_them_half_are_read_back(count: int, tmp_path):
             list(loader)
         told = loader.statistics()
     made_count, reused = (told[name] - first[name] for name in ("cache_made", "cache_reused"))
-    assert reused >= 0.45 * (made_count + reused)
+    # No more could be: at the end of an epoch each sample is kept until its next use, or not.
+    assert reused >= (0.45 if count else 0.5) * (made_count + reused)
     assert told["cache_nbytes"] <= (1 << 16) + (1 << 16)
 
 
 class Halves(Asked):
-    """Samples of a forty-eighth of 128 KB, but for what a store rounds up."""
+    """Samples of which a store of 64 KB takes half."""
 
     def sample(self, index: int):
         return bytes((index,)) * 2500

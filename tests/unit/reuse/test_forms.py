@@ -11,7 +11,7 @@ import torch
 
 from swift_loader.reuse.form import form_of
 from swift_loader.reuse.store import MISSING
-from tests.unit.reuse.stores import keep, opened, same, text
+from tests.unit.reuse.stores import flip, keep, opened, same, text
 
 
 class Pair(NamedTuple):
@@ -97,12 +97,32 @@ def test_what_comes_back_can_be_changed_and_harms_nothing(tmp_path):
     store.close()
 
 
-def test_more_forms_than_are_told_are_pickled(tmp_path):
-    store = opened(tmp_path, 200)
+def _shaped(number: int):
+    return {
+        "x": torch.full((number, 3), number),
+        "y": [np.full(number % 7, number), number],
+        "z": np.zeros((2, 0, number)),
+    }
+
+
+def test_samples_of_many_shapes_have_one_form_and_those_of_many_structures_are_pickled(tmp_path):
+    store = opened(tmp_path, 400)
     for number in range(200):
-        assert keep(store, number, 0, np.zeros(number + 1))
+        assert keep(store, number, 0, _shaped(number))
+        assert keep(store, 200 + number, 0, {number: np.arange(number)})
     store.close()
-    store = opened(tmp_path, 200)
-    assert all(store.get(number, 0).shape == (number + 1,) for number in range(200))
-    assert {store.entry(number).form for number in range(200)} == set(range(65))
+    store = opened(tmp_path, 400)
+    assert all(_alike(store.get(number, 0), _shaped(number)) for number in range(200))
+    assert all(_alike(store.get(200 + number, 0), {number: np.arange(number)}) for number in range(200))
+    forms = [store.entry(number).form for number in range(400)]
+    assert len(set(forms[100:200])) == 1
+    assert forms[-1] == 0
+    assert max(forms) <= 64
+    for number in range(100, 200):
+        found = store.entry(number)
+        for bit in (number % 64, 8 * (found.nbytes - 1)):  # in a length, and in the last byte
+            flip(tmp_path / "kept.data", 8 * found.offset + bit)
+            assert store.get(number, 0) is MISSING
+            flip(tmp_path / "kept.data", 8 * found.offset + bit)
+        assert _alike(store.get(number, 0), _shaped(number))
     store.close()
