@@ -110,7 +110,7 @@ class _Painter:
             ("serialize batch data", record.encode_ns, which),
             ("collate batch data", record.collate_ns, which),
             ("collect batch data", record.fetch_ns, slowest),
-            ("wait for a slot", getattr(record, "slot_wait_ns", 0), which),
+            ("wait for a slot", record.slot_wait_ns, which),
             ("wait for an order", record.order_wait_ns, which),
         )
         for what, nanoseconds, args in parts:
