@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import os
+import signal
 import subprocess
 import sys
 import time
@@ -86,6 +87,13 @@ def living(pids: Iterable[int]) -> list[int]:
 def workers(pid: int | None = None) -> list[psutil.Process]:
     """The loader's workers below ``pid``, without the server that forks them."""
     return [process for process in descendants(pid) if _name(process).startswith("swift-worker")]
+
+
+def kill_one(pids: list[int], number: int) -> None:
+    """Kills one of those processes, if it is still there."""
+    if pids:
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pids[number % len(pids)], signal.SIGKILL)
 
 
 def _name(process: psutil.Process) -> str:

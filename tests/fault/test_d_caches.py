@@ -10,7 +10,6 @@ import json
 import os
 import random
 import resource
-import signal
 import stat
 import subprocess
 import sys
@@ -24,7 +23,7 @@ from tests.kept_datasets import Asked, Large, asked
 from tests.loaders import started, stream
 from tests.other_users import run_apart
 from tests.unit.reuse.stores import flip
-from tests.watching import ROOT, plain
+from tests.watching import ROOT, kill_one, plain
 
 N = 48
 STRANGER = 54322
@@ -219,7 +218,7 @@ def test_d12_workers_killed_at_any_moment_of_the_first_epoch_leave_a_cache_that_
     with started(Asked, kwargs, cache_setting={"prefix": tmp_path / "kept"}, max_attempts=30) as loader:
         for batch in loader:
             found.append(plain(batch))
-            os.kill(chance.choice(loader.worker_pids), signal.SIGKILL)
+            kill_one(loader.worker_pids, chance.randrange(2))
     assert found == expected
     before = len(asked(tmp_path))
     assert stream(Asked, kwargs, cache_setting={"prefix": tmp_path / "kept"}) == expected

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import itertools
-import os
 import pickle
-import signal
 import threading
 import warnings
 from contextlib import ExitStack
@@ -16,7 +14,7 @@ import pytest
 from swift_loader import Cached, CacheSetting, SwiftLoader
 from tests.kept_datasets import Asked, Epochs, Several, Texts, asked, then_shaken
 from tests.loaders import made, started, stream
-from tests.watching import plain, run_script, until
+from tests.watching import kill_one, plain, run_script
 
 N = 48
 
@@ -144,7 +142,7 @@ def test_workers_that_are_killed_change_nothing(tmp_path):
         for number, batch in enumerate(itertools.chain.from_iterable(itertools.repeat(loader, 3))):
             found.append(plain(batch))
             if number % 3 == number // 6:
-                os.kill(until(lambda: loader.worker_pids)[number % 2], signal.SIGKILL)
+                kill_one(loader.worker_pids, number)
     assert found == calm
 
 
