@@ -273,6 +273,7 @@ class Runtime:
         }
 
     def abandon(self) -> None:
+        self._witness.hide()
         if self._landing is not None:
             self._landing.abandon()
         self._pool.abandon()

@@ -172,6 +172,11 @@ class Witness:
             newest = self._account.summary
         return {**self._recorder.statistics(), **figures(newest)}
 
+    def hide(self) -> None:
+        """The loader is not shown any more; takes no lock."""
+        if self.live is not None:
+            self.live.close()
+
     def close(self) -> None:
         """Writes what is left and lets go of the files; may be called twice."""
         for file in (self._recorder, self._trace, self._log, self.live):

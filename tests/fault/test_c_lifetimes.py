@@ -106,7 +106,7 @@ def daemon_iterates(method):
     def run():
         for batch in loader:
             started.set()
-            time.sleep(0.02)  # a step; Python ends such threads where they are, and within torch's C++ that aborts
+            time.sleep(5)  # a step; Python ends such threads where they are, and within torch's C++ that aborts
     threading.Thread(target=run, daemon=True).start()
     started.wait(20)
 
