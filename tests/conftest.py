@@ -44,6 +44,11 @@ def pytest_sessionstart(session: pytest.Session) -> None:
         os.setsid()
 
 
+def pytest_xdist_auto_num_workers() -> int:
+    """Half as many processes again as there are cores, since most tests wait for something."""
+    return len(os.sched_getaffinity(0)) * 3 // 2
+
+
 @pytest.fixture(scope="session", autouse=True)
 def _own_temp_folder() -> Iterator[None]:
     """A temporary folder of the session's own: whatever a test leaves in it was left by us, or by a child of ours."""

@@ -15,6 +15,7 @@ import time
 from dataclasses import dataclass
 from multiprocessing import forkserver, resource_tracker
 from pathlib import Path
+from typing import NamedTuple
 
 import psutil
 
@@ -42,7 +43,7 @@ class Residue:
     """All that a test may leave behind, at one moment."""
 
     last_pid: str
-    processes: frozenset[tuple[int, float]]
+    processes: frozenset[tuple[int, int]]
     threads: frozenset[int]
     descriptors: frozenset[tuple[int, str]]
     shared_names: frozenset[str]
@@ -97,41 +98,69 @@ def _last_pid() -> str:
     return Path("/proc/loadavg").read_text().split()[-1]
 
 
-def _processes() -> frozenset[tuple[int, float]]:
+class _Seen(NamedTuple):
+    """What the kernel says of a process in one line."""
+
+    state: str
+    parent: int
+    began: int
+
+
+_strangers: dict[int, int] = {}
+"""Processes that are not ours and never will be, each with when it began: to look at all of them again, before and
+after each test, would take longer than most tests."""
+
+
+def _processes() -> frozenset[tuple[int, int]]:
     """Our descendants, and our orphans: what lost its parent while we were not looking is still ours."""
-    me = os.getpid()
-    running = {p.pid: p for p in psutil.process_iter(["ppid", "create_time", "status", "cmdline"])}
-    parents = {pid: process.info["ppid"] for pid, process in running.items()}
-    return frozenset(
-        (pid, process.info["create_time"])
-        for pid, process in running.items()
-        if pid != me and _counts(process) and (_descends(pid, me, parents) or _is_orphan_of_ours(process))
-    )
+    me, ours = os.getpid(), set()
+    running = {pid: seen for pid in map(int, filter(str.isdigit, os.listdir("/proc"))) if (seen := _seen(pid))}
+    for gone in _strangers.keys() - running.keys():
+        del _strangers[gone]
+    for pid, seen in running.items():
+        if pid == me or _strangers.get(pid) == seen.began:
+            continue
+        if not _descends(pid, me, running) and not _is_orphan_of_ours(pid):
+            _strangers[pid] = seen.began
+        elif _counts(pid, seen):
+            ours.add((pid, seen.began))
+    return frozenset(ours)
 
 
-def _counts(process: psutil.Process) -> bool:
-    if process.info["status"] == psutil.STATUS_ZOMBIE:
-        return bool(process.info["ppid"] == os.getpid())  # of the dead, only those that we ourselves should have reaped
-    command = " ".join(process.info["cmdline"] or ())
+def _seen(pid: int) -> _Seen | None:
+    try:
+        words = Path(f"/proc/{pid}/stat").read_bytes().rpartition(b")")[2].split()
+    except OSError:
+        return None  # gone
+    return _Seen(words[0].decode(), int(words[1]), int(words[19]))
+
+
+def _counts(pid: int, seen: _Seen) -> bool:
+    if seen.state == "Z":
+        return seen.parent == os.getpid()  # of the dead, only those that we ourselves should have reaped
+    try:
+        command = Path(f"/proc/{pid}/cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")
+    except OSError:
+        return False  # gone
     return not any(permitted in command for permitted in _PERMITTED_COMMANDS)
 
 
-def _descends(pid: int, ancestor: int, parents: dict[int, int]) -> bool:
-    while pid in parents and pid not in (0, ancestor):
-        pid = parents[pid]
+def _descends(pid: int, ancestor: int, running: dict[int, _Seen]) -> bool:
+    while pid in running and pid not in (0, ancestor):
+        pid = running[pid].parent
     return pid == ancestor
 
 
-def _is_orphan_of_ours(process: psutil.Process) -> bool:
+def _is_orphan_of_ours(pid: int) -> bool:
     """Whether a process carries our environment: a command has our TMPDIR, a fork the whole of it."""
     try:
-        environment = Path(f"/proc/{process.pid}/environ").read_bytes()
+        environment = Path(f"/proc/{pid}/environ").read_bytes()
     except OSError:
         return False  # gone, or somebody else's
     mark = f"TMPDIR={tempfile.gettempdir()}\0".encode()
     if TEMP_PREFIX.encode() in mark and mark in environment:
         return True
-    return environment == Path("/proc/self/environ").read_bytes() and _session(process.pid) == os.getsid(0)
+    return environment == Path("/proc/self/environ").read_bytes() and _session(pid) == os.getsid(0)
 
 
 def _session(pid: int) -> int:
