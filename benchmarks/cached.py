@@ -28,6 +28,7 @@ from benchmarks.laps import Laps, run_epochs
 from benchmarks.picture import COLOURS, FAINT, INK
 from benchmarks.question import Case, Column, Goal, Question, Result, Settings, Side
 from benchmarks.sides import build_swift, build_torch
+from benchmarks.transport import case_ceiling
 
 EPOCHS = 5
 
@@ -105,6 +106,7 @@ QUESTION = Question(
         Case("swift_later", "ours, later epochs", Side.OURS, partial(case_swift, first=False)),
         Case("torch_fork", "torch, fork, no cache", Side.TORCH, partial(case_torch, persistent=False)),
         Case("torch_persistent", "torch, persistent, no cache", Side.TORCH, partial(case_torch, persistent=True)),
+        Case("ceiling", "two cores stacking, warm", Side.CEILING, partial(case_ceiling, dtype="float32")),
     ),
     columns=(Column("first_batch_s", "first s"), Column("seconds", "seconds")),
     goals=(

@@ -55,6 +55,10 @@ class SwiftLoaderError(Exception):
     replay: str | None = None
     """Where a batch could not be made: what to type to make it again, in one process."""
 
+    def __str__(self) -> str:
+        hint = "" if self.replay is None else f"\nThe same batch again, in one process: {self.replay}"
+        return super().__str__() + hint
+
 
 class ConfigError(SwiftLoaderError, ValueError):
     """A setting is wrong; nothing was started."""

@@ -25,7 +25,7 @@ from swift_loader.device.stage import Cargo, Laps, Stage, StageAhead
 from swift_loader.errors import ConfigError, DataError, LayoutError, PoisonedTicket, SwiftLoaderError
 from swift_loader.plan.plan import EpochPlan, Plan
 from swift_loader.pool.dispatch import Delivery, Failed, Full
-from swift_loader.pool.failures import place_of, with_command
+from swift_loader.pool.failures import place_of
 from swift_loader.pool.flight import FlightRecorder
 from swift_loader.pool.inline import HeapMemory, InlinePool
 from swift_loader.pool.keeping import with_memory
@@ -196,7 +196,8 @@ class Runtime:
 
     def _told(self, error: SwiftLoaderError, epoch: int, step: int) -> SwiftLoaderError:
         self._witness.failed(error)
-        return with_command(error, self.flight.command(epoch, step))
+        error.replay = self.flight.command(epoch, step)
+        return error
 
     def _leave_out(self, skipped: list[tuple[int, str]], epoch: int, step: int) -> None:
         for index, reason in skipped:

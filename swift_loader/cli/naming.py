@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from swift_loader.errors import ConfigError, RemoteTraceback
+from swift_loader.errors import ConfigError, RemoteTraceback, SwiftLoaderError
 
 
 def look_here() -> None:
@@ -54,10 +54,14 @@ def arguments_of(text: str, option: str = "--kwargs") -> dict[str, Any]:
 
 
 def show_error(command: str, error: BaseException) -> None:
-    """The error as the loader tells it, below the traceback of the process in which it happened."""
+    """The error as the loader tells it, below the traceback of the process in which it happened.
+
+    Without the way to make the batch again: this command's loader is nobody else's.
+    """
     cause: BaseException | None = error
     while cause is not None and not isinstance(cause, RemoteTraceback):
         cause = cause.__cause__
     if cause is not None:
         print(cause.text.rstrip(), file=sys.stderr)
-    print(f"swift-loader {command}: {type(error).__name__}: {error}", file=sys.stderr)
+    text = error.args[0] if isinstance(error, SwiftLoaderError) and error.args else error
+    print(f"swift-loader {command}: {type(error).__name__}: {text}", file=sys.stderr)

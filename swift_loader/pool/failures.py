@@ -21,13 +21,6 @@ def error_of(failed: Failed, consumer: int) -> SwiftLoaderError:
     return error
 
 
-def with_command(error: SwiftLoaderError, command: str) -> SwiftLoaderError:
-    """The error, which says in a line of its own what makes the batch again."""
-    error.replay = command
-    error.args = (f"{error}\nThe same batch again, in one process: {command}",)
-    return error
-
-
 def place_of(delivery: Delivery, consumer: int) -> str:
     """Where in the job a delivery belongs, in words."""
     ticket = delivery.ticket
