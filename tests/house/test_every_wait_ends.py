@@ -58,14 +58,14 @@ ENDS = {
     (
         "reuse/carousel.py",
         "with _threads",
-    ): "reads or writes a sample, in a worker: the consumer kills it after timeout_s",
+    ): "reads or writes a sample, in a worker, which is given its time",
     ("reuse/keeper.py", "with _lock"): "opens the store anew, in a worker: the consumer kills it after timeout_s",
     ("reuse/repeated.py", "with _guard"): "counts",
     ("reuse/room.py", "with _lock"): "asks for room, in a worker: the locks that this takes have deadlines",
     (
         "telemetry/recorder.py",
         "with _lock",
-    ): "counts, and writes lines to the user's file, as whoever is handed a batch did",
+    ): "counts, and writes lines to the user's file",
     # Files: which they are.
     ("engines/procfs.py", "opens a file"): "the kernel's",
     ("pool/cgroup.py", "opens a file"): "the kernel's",
