@@ -21,6 +21,8 @@ _LITTLE_MEMORY, _SCARCE_MEMORY = 1 * _GB, 256 * _MB
 #: A ring of slots of a usual image workload.
 _USUAL_LOCKED = 1 * _GB
 _LITTLE_TEMP = 256 * _MB
+#: So many processes are named at a time: the command that ends them has a line.
+_MOST_PIDS = 6
 
 
 class Finding(NamedTuple):
@@ -251,7 +253,7 @@ def _temporary(facts: Facts) -> Finding:
 def _orphans(facts: Facts) -> Finding:
     if not facts.orphans:
         return Finding("earlier runs", "ok", "nothing is left of them")
-    pids = " ".join(map(str, facts.orphans))
+    pids = " ".join(map(str, facts.orphans[:_MOST_PIDS]))
     return Finding(
         "earlier runs", "problem", f"{len(facts.orphans)} processes have lost their trainer: {pids}",
         "This should not happen: please report it, with how the trainer ended. They hold memory until they are ended.",
