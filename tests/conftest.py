@@ -18,6 +18,8 @@ from tests.leak_check import TEMP_PREFIX, Residue, leaks_since
 
 # Two cores: a pool of threads in every process of a test would only wait for the others. Before torch is imported.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
+# A thousand fork servers need not compile our modules a thousand times.
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 
 
 # Examples are the same in each run, and none is too slow: how long they take is the machine's business.

@@ -141,9 +141,9 @@ def _rounds(report: Report, sides: Sequence[str], count: int) -> Iterator[Report
 
 
 def _with_bar(turns: list[str]) -> Iterator[str]:
-    from tqdm import tqdm
+    from swift_loader.cli.bar import bars
 
-    with tqdm(turns, disable=None, leave=False, ncols=80, bar_format=_BAR) as bar:
+    with bars()(turns, disable=None, leave=False, ncols=80, bar_format=_BAR) as bar:
         for side in bar:
             bar.set_description_str(side)
             yield side

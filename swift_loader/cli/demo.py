@@ -125,13 +125,13 @@ def _network() -> nn.Module:
 
 
 def _train(model: nn.Module, loader: SwiftLoader, epochs: int, *, is_quiet: bool) -> None:
-    from tqdm import tqdm  # of an extra: main says so where it is missing
+    from swift_loader.cli.bar import bars
 
     steps = epochs * len(loader)
     optimizer = torch.optim.AdamW(model.parameters(), lr=_LEARNING_RATE)
     schedule = torch.optim.lr_scheduler.OneCycleLR(optimizer, max_lr=_LEARNING_RATE, total_steps=steps)
     # disable=None: a bar where there is somebody to look at it, nothing in a file or a pipe.
-    with tqdm(total=steps, unit="step", disable=True if is_quiet else None, ncols=80) as bar:
+    with bars()(total=steps, unit="step", disable=True if is_quiet else None, ncols=80) as bar:
         for epoch in range(epochs):
             bar.set_description(f"epoch {epoch + 1}/{epochs}")
             for images, labels in loader:

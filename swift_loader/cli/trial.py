@@ -100,9 +100,9 @@ def _tried(loader: SwiftLoader, workers: int) -> Trial:
 
 def _with_bar(batches: Iterable[Any]) -> Iterator[Any]:
     with contextlib.suppress(ModuleNotFoundError):  # of an extra: without it, no bar
-        from tqdm import tqdm
+        from swift_loader.cli.bar import bars
 
-        shown = tqdm(
+        shown = bars()(
             batches, "a small loader", _BATCHES * _EPOCHS, delay=_BREATH_S, disable=None, leave=False, ncols=80
         )
         return iter(shown)

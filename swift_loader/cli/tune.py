@@ -103,10 +103,9 @@ class _Watch:
 
     @contextlib.contextmanager
     def shown(self, seconds: float) -> Iterator[None]:
-        from tqdm import tqdm
+        from swift_loader.cli.bar import bars
 
-        tqdm.monitor_interval = 0  # its thread would stand in the way of start_method="fork"
-        with tqdm(total=seconds, disable=None, leave=False, ncols=80, bar_format=_BAR) as self._bar:
+        with bars()(total=seconds, disable=None, leave=False, ncols=80, bar_format=_BAR) as self._bar:
             yield
 
     def __call__(self, progress: Progress) -> None:

@@ -258,6 +258,7 @@ def test_the_check_for_gpus_says_in_one_line_that_there_is_none():
     assert len(run.stdout.splitlines()) == 1
 
 
+@pytest.mark.soak
 def test_the_check_for_gpus_can_be_rehearsed_without_one():
     run = _gpu_check("--rehearse")
     assert (run.returncode, run.stderr) == (0, ""), run.stdout

@@ -13,7 +13,9 @@ EPOCHS, STEPS = 3, 23
 
 
 @pytest.mark.timeout(480)
-@pytest.mark.parametrize(("script", "seed"), [("fabric_example.py", 3), ("trainer_example.py", 4)])
+@pytest.mark.parametrize(
+    ("script", "seed"), [pytest.param("fabric_example.py", 3, marks=pytest.mark.soak), ("trainer_example.py", 4)]
+)
 def test_a_job_of_two_ranks_learns_and_survives_a_kill(script: str, seed: int, project_root: Path, tmp_path: Path):
     lines = check_that_it_resumes(
         project_root / "examples" / script,

@@ -14,7 +14,9 @@ WORDS = ("--epochs", "5", "--print-steps", "--digest")  # 23 steps each; a check
 
 
 @pytest.mark.timeout(480)
-@pytest.mark.parametrize(("script", "seed"), [("ddp_example.py", 1), ("accelerate_example.py", 2)])
+@pytest.mark.parametrize(
+    ("script", "seed"), [("ddp_example.py", 1), pytest.param("accelerate_example.py", 2, marks=pytest.mark.soak)]
+)
 def test_training_that_was_killed_comes_to_the_same_weights(script: str, seed: int, project_root: Path, tmp_path: Path):
     lines = check_that_it_resumes(
         project_root / "examples" / script, *WORDS, checkpoint=tmp_path / "here", steps=range(12, 70), seed=seed

@@ -69,7 +69,7 @@ AWKWARD: list[Case] = [
 UNEVEN: Case = (101, {"batch_size": 8, "shuffle": False, "even": "none"})
 
 
-@pytest.mark.parametrize("world", [2, 4])
+@pytest.mark.parametrize("world", [2, pytest.param(4, marks=pytest.mark.soak)])
 def test_ranks_with_a_collective_at_each_step_take_the_same_steps(world: int, tmp_path):
     cases = [(count, {"seed": 1, **settings}) for count, settings in [*AWKWARD, UNEVEN]]
     told = run_ranks(tmp_path, IN_STEP, cases, world=world)
