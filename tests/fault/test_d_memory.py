@@ -67,7 +67,7 @@ def test_d1_d2_a_small_shared_memory_that_another_fills_changes_nothing(tmp_path
 
 
 IN_A_GROUP = """
-import json, os, sys, warnings
+import gc, json, os, sys, warnings
 from pathlib import Path
 import torch
 from swift_loader import LayoutError
@@ -97,8 +97,9 @@ def used():  # without pages of files, which are whoever's who was the first to 
     anonymous = counts.get("total_rss") or counts["anon"]  # in version 2 with those below, and with slots apart
     return int(anonymous) + int(counts.get("total_shmem") or counts.get("shmem") or 0)
 
-need = used() + (40 << 20) + budget  # a fork server, two workers, and slots
 run(8 << 30, memory_budget=budget)
+gc.collect()
+need = used() + (40 << 20) + budget  # what stays, a fork server with two workers, and slots
 run(need + (50 << 20), memory_budget=budget)
 run(need - (50 << 20), memory_budget=budget)
 run(need - (50 << 20))
