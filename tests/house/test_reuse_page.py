@@ -11,13 +11,14 @@ from tests.watching import run_script
 
 PAGE = Path(__file__).resolve().parents[2] / "swift_loader" / "docs" / "reuse.md"
 
-#: What the page's code takes for given, and what its lines on caches and its last lines are held against.
+#: What the page's code takes for given, and what its lines on caches and its last lines are held against. Epochs are
+#: longer than all that is made ahead, or the fifth epoch's samples would be made anew while the second is gone through.
 BEFORE = """
 import numpy as np
 
 class Images:
     def __init__(self, folder):
-        self.count = {"train": 48}[folder]
+        self.count = {"train": 480}[folder]
 
     def __len__(self):
         return self.count
@@ -25,19 +26,19 @@ class Images:
     def __getitem__(self, index):
         with open("asked", "a") as file:
             file.write("i")
-        image = np.zeros((8, 8), np.uint8)
+        image = np.zeros((8, 8), np.int64)
         image[:, 0] = index
         return image, index
 """
 AFTER_CACHES = """
 from pathlib import Path
 import torch
-assert len(Path("asked").read_text()) == 3 * 48  # once for each of the three caches
+assert len(Path("asked").read_text()) == 3 * 480  # once for each of the three caches
 assert not torch.equal(torch.cat(first), torch.cat(second))
 assert torch.cat(first).sum() == torch.cat(second).sum()
 """
 AFTER = """
-assert torch.cat(uses).bincount().tolist() == [3] * 48
+assert torch.cat(uses).bincount().tolist() == [3] * 480
 print("all of it")
 """
 
@@ -46,7 +47,7 @@ def test_the_code_of_the_page_runs_from_top_to_bottom(tmp_path):
     pieces = re.findall(r"^```python\n(.*?)^```$", PAGE.read_text(), re.MULTILINE | re.DOTALL)
     script = BEFORE + "".join(pieces[:3]) + AFTER_CACHES + "".join(pieces[3:]) + AFTER
     told = run_script(tmp_path, script, timeout_s=100, PYTHONWARNINGS="error")
-    assert told.startswith("48 made, ")
+    assert told.startswith("480 made, ")
     assert told.endswith("all of it\n")
 
 
