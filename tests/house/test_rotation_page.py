@@ -21,7 +21,7 @@ def augmented(folder):
 """
 AFTER = """
 from collections import Counter
-assert Counter(int(label) for _, labels in batches for label in labels) == dict.fromkeys(range(48), 3)
+assert Counter(int(label) for _, labels in batches for label in labels) == dict.fromkeys(range(480), 3)
 print("all of it")
 """
 
