@@ -45,8 +45,8 @@ GOAL_NS = 20_000
 SAMPLES = 8192
 #: Its checksum takes about 20 us.
 TEXT = bytes(60_000)
-#: So many batches at a time, with and without by turns.
-TURN = 20
+#: With and without by turns, as many batches as take about so long: in a short turn nobody else runs, mostly.
+TURN_NS = 5_000_000
 
 
 class Quick:
@@ -126,7 +126,7 @@ def noting(path: str | None) -> Callable[[], None]:
     return note
 
 
-def per_call_ns(action: Callable[[], None], count: int = TURN) -> float:
+def per_call_ns(action: Callable[[], None], count: int) -> float:
     """CPU time of this thread, so that whoever else uses the machine is not measured."""
     begun = thread_time_ns()
     for _ in range(count):
@@ -138,10 +138,9 @@ def difference_ns(measured: Callable[[], None], silent: Callable[[], None], seco
     """What ``measured`` takes longer."""
     ends = perf_counter_ns() + seconds * 1e9
     found: list[tuple[float, float]] = []
-    for action in (measured, silent):
-        per_call_ns(action)
-    while perf_counter_ns() < ends or len(found) < 5:
-        found.append((per_call_ns(measured), per_call_ns(silent)))
+    count = max(1, int(TURN_NS / max(per_call_ns(action, 20) for action in (measured, silent))))
+    while perf_counter_ns() < ends or len(found) < 20:
+        found.append((per_call_ns(measured, count), per_call_ns(silent, count)))
     return undisturbed(one for one, _ in found) - undisturbed(one for _, one in found)
 
 

@@ -63,6 +63,14 @@ class Several(Asked):
         return np.full(index + 1, random.random())
 
 
+class Wide(Asked):
+    """Samples of several forms, whose arrays take up to 160 KB, and a number."""
+
+    def sample(self, index: int) -> Any:
+        rows = 20 + index * 37 % 60
+        return {"image": np.arange(rows * 1000, dtype=np.uint16).reshape(rows, 1000) + index, "label": index}
+
+
 class Large(Asked):
     """Samples of 64 KB."""
 

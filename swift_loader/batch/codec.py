@@ -19,6 +19,7 @@ from typing import Any
 import numpy as np
 
 from swift_loader.batch.layout import aligned
+from swift_loader.batch.spare import Spare
 from swift_loader.errors import DataError, FailureReport, class_of_main
 
 #: Buffers up to this size are copied along in the pickle: a view of its own would cost more than the copy.
@@ -39,18 +40,23 @@ class Encoded:
     stream: bytes
     buffers: list[memoryview]
 
-    def nbytes(self) -> int:
-        """The room that the buffers need."""
-        return sum(aligned(buffer.nbytes) for buffer in self.buffers)
-
-    def lay(self, memory: Any, start: int) -> list[tuple[int, int]]:
-        """Copies the buffers into ``memory`` (an array of bytes) from ``start`` on; gives back their places."""
+    def spans(self, start: int, spare: Spare | None = None) -> tuple[list[tuple[int, int]], int]:
+        """Where the buffers go, and the end of all: one behind the other from ``start`` on, but for those in ``spare``,
+        which ends there.
+        """
         spans = []
         for buffer in self.buffers:
-            memory[start : start + buffer.nbytes] = np.frombuffer(buffer, np.uint8)
-            spans.append((start, buffer.nbytes))
-            start = aligned(start + buffer.nbytes)
-        return spans
+            place = None if spare is None else spare.place_of(np.frombuffer(buffer, np.uint8))
+            spans.append((start if place is None else place, buffer.nbytes))
+            if place is None:
+                start = aligned(start + buffer.nbytes)
+        return spans, start
+
+    def lay(self, memory: Any, spans: list[tuple[int, int]], start: int) -> None:
+        """Copies the buffers to their places in ``memory`` (an array of bytes), but for those before ``start``."""
+        for buffer, (place, nbytes) in zip(self.buffers, spans, strict=True):
+            if place >= start:
+                memory[place : place + nbytes] = np.frombuffer(buffer, np.uint8)
 
 
 def encode(value: Any) -> Encoded:

@@ -16,6 +16,7 @@ import numpy as np
 
 from swift_loader.batch.layout import BatchSpec, Column, lay_out
 from swift_loader.batch.rowcode import Ways, row_functions
+from swift_loader.batch.spare import Spare
 from swift_loader.batch.tree import Mismatch, describe
 
 if TYPE_CHECKING:
@@ -73,6 +74,7 @@ class RowWriter:
     def __init__(self, spec: BatchSpec, memory: Bytes, *, ragged: bool) -> None:
         self._plain_spec = self._spec = spec
         self._ragged = ragged
+        self._spare: Spare | None = None
         self._views = column_views(spec, memory)
         self._paths = [end.path for end in spec.structure.ends()]
         self._objects: list[list[Any]] = [[] for _ in spec.columns]
@@ -91,8 +93,9 @@ class RowWriter:
         To be looked up for each sample: a sample may change how those after it are written.
         """
 
-    def begin(self) -> None:
-        """Forgets the batch before."""
+    def begin(self, spare: Spare | None = None) -> None:
+        """Forgets the batch before. Arrays in ``spare`` are nobody else's, and lie where they may stay."""
+        self._spare = spare
         if self._spec is not self._plain_spec:
             self._spec = self._plain_spec
             self._writes = list(self._plain_writes)
@@ -190,15 +193,19 @@ class RowWriter:
 
         def write(row: int, leaf: Any) -> None:
             if type(leaf) is ndarray and leaf.dtype == dtype and leaf.ndim < _MAX_DIMENSIONS:
-                values.append(leaf.copy())
+                values.append(self._own(leaf))
                 return
             found = _column_in_row(leaf, path, row, expected)
             if (found.kind, found.dtype, found.viewed_as) != ("array", column.dtype, column.viewed_as):
                 raise Misfit(path, row, _phrase(found, leaf), expected)
-            values.append(np.array(_as_array(leaf), dtype=column.dtype))
+            values.append(self._own(np.asarray(_as_array(leaf), column.dtype)))
 
         self._writes[position] = write
         self.write = self._write_slowly
+
+    def _own(self, array: Array) -> Array:
+        """The array, or a copy of it where its memory may be the dataset's own, filled anew for the next sample."""
+        return array.copy() if self._spare is None or self._spare.place_of(array) is None else array
 
 
 def _object_write(append: Callable[[Any], None], path: str) -> Write:

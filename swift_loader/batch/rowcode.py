@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from time import perf_counter_ns
+from time import perf_counter
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
@@ -25,17 +25,18 @@ if TYPE_CHECKING:
 #: Stands in the lines for what is done with a sample of another structure.
 _OTHER = "OTHER"
 
-#: Later than any clock.
+#: Later than any clock, in nanoseconds or seconds.
 NEVER = 1 << 62
 
 _FILL = """
 def fill(dataset, indices, watch):
-    word, seq, cell, place, due_ns = watch.word, watch.seq, watch.cell, watch.place, watch.due_ns
+    word, seq, cell, place = watch.word, watch.seq, watch.cell, watch.place
     passes, measures = watch.passes, watch.measures
-    looks = measures or due_ns != NEVER
-    slowest_ns = last_ns = 0
-    if measures:
-        last_ns = clock()
+    looks = measures or watch.due_ns != NEVER
+    # Numbers with a point: they cost half of what integers as large do. Past ``limit`` there is something to see: a
+    # sample slower than all before it, or, while something is due, each one.
+    due, slowest, least = NEVER if watch.due_ns == NEVER else watch.due_ns / 1e9, 0.0, 0.0
+    limit = clock() if looks else NEVER
     row = -1
     for row, index in enumerate(indices):
         if word[0] != seq:
@@ -48,19 +49,21 @@ def fill(dataset, indices, watch):
         except BaseException as error:
             raise watch.failed(error, index) from error
         if looks:
-            now_ns = clock()
-            if now_ns - last_ns > slowest_ns and measures:
-                slowest_ns, watch.slowest_index = now_ns - last_ns, index
-            last_ns = now_ns
-            if now_ns > due_ns:
-                due_ns = NEVER
-                looks = measures
-                watch.when_due()
+            now = clock()
+            if now > limit:
+                if now - limit + least > slowest:
+                    slowest, watch.slowest_index = now - limit + least, index
+                if now > due:
+                    due = NEVER
+                    looks = measures
+                    watch.when_due()
+                least = slowest if due == NEVER else 0.0
+            limit = now + least
         BODY
     else:
         row += 1
         sample = None
-    watch.slowest_ns, watch.odd = slowest_ns, sample
+    watch.slowest_ns, watch.odd = int(slowest * 1e9), sample
     return row
 """
 
@@ -134,7 +137,7 @@ class _Source:
     def __init__(self, views: list[Any], ways: Ways) -> None:
         self._views = views
         self._names: dict[str, Any] = {
-            "ndarray": np.ndarray, "write_sample": ways.write_sample, "clock": perf_counter_ns, "NEVER": NEVER,
+            "ndarray": np.ndarray, "write_sample": ways.write_sample, "clock": perf_counter, "NEVER": NEVER,
         }  # fmt: skip
         for position, view in enumerate(views):
             self._names[f"write{position}"] = ways.write_leaf[position]

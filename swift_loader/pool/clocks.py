@@ -11,7 +11,7 @@ import os
 from time import process_time_ns
 
 #: Batches that were made in less than this, together, are not worth a look.
-_EVERY_NS = 1_000_000
+_EVERY_NS = 10_000_000
 
 
 class Clocks:

@@ -58,7 +58,7 @@ class _Skipped:
 #: batches of more than so many ...
 _QUICK_NS = 5_000
 _MANY = 64
-#: ... but for one batch in so many.
+#: ... but for one batch in so many, or in half as many as it has samples: then each of them is timed.
 _UNTIMED = 16
 
 
@@ -105,7 +105,8 @@ class Fetcher:
         self._measures = config.measures
         self._is_quick = False
         self._fetch_share = 0.0
-        self._untimed = _UNTIMED
+        self._left_untimed = 0
+        """So many batches more are not timed apart."""
         self.following: Sequence[int] = ()
         """Samples that will probably be wanted after those of the batch."""
         self.due_ns = NEVER
@@ -155,7 +156,7 @@ class Fetcher:
     @property
     def is_quick(self) -> bool:
         """Whether timing each sample apart from its collate would cost too much: then `fill` it is."""
-        return self._is_quick and (self._untimed < _UNTIMED or not self._measures)
+        return self._is_quick and (self._left_untimed > 0 or not self._measures)
 
     def fill(self, indices: list[int], wanted: Wanted, fill: Fill) -> tuple[int, Any]:
         """Has the samples fetched and written in one loop; gives back how many, and one that it could not write.
@@ -179,7 +180,7 @@ class Fetcher:
 
     def _fetching_of(self, passed_ns: int) -> int:
         """How much of the time was fetching, where samples were not timed apart: of the slowest one, all."""
-        self._untimed += 1
+        self._left_untimed -= 1
         slowest_ns = min(passed_ns, self.slowest_ns)
         return slowest_ns + int((passed_ns - slowest_ns) * self._fetch_share)
 
@@ -206,7 +207,7 @@ class Fetcher:
         started = perf_counter_ns()
         fetch_ns, slowest_ns = 0, self.slowest_ns
         due_ns, measures = self.due_ns, self._measures
-        apart = measures and (len(indices) <= _MANY or self._untimed >= _UNTIMED)
+        apart = measures and (len(indices) <= _MANY or self._left_untimed <= 0)
         ended = started
         for row, index in enumerate(indices):
             # The next two lines are `not wanted` and `cell.at`: for small samples the calls would cost as much again.
@@ -248,7 +249,7 @@ class Fetcher:
         """The samples of a batch were fetched one by one, and timed apart from what was done with them, or not."""
         self._is_quick = self._is_plain and (passed_ns < _QUICK_NS * count or count > _MANY)
         if apart:
-            self._untimed = 0
+            self._left_untimed = max(_UNTIMED, count // 2)
             self._fetch_share = fetch_ns / passed_ns
             self.fetch_ns += fetch_ns
         elif self._measures:

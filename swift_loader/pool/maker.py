@@ -22,6 +22,7 @@ from swift_loader.batch.blame import blame, in_words
 from swift_loader.batch.codec import encode
 from swift_loader.batch.collate import Misfit, RowWriter, Unbatchable, column_views, spec_of
 from swift_loader.batch.layout import ENCODED, OBJECT, BatchSpec, Column, aligned
+from swift_loader.batch.spare import Spare
 from swift_loader.batch.tree import Mismatch
 from swift_loader.errors import DataError, FailureReport, LayoutError
 from swift_loader.plan.plan import Plan
@@ -103,6 +104,9 @@ class BatchMaker:
         # Rows that the dataset writes itself need a known layout, and nobody in between.
         alone = not (recipe.config.collate_fn or recipe.config.check_finite)
         self._keeps = as_kept(dataset) if alone else None
+        self._lists = False
+        """The batch before has lists of arrays that differ in their shapes."""
+        self._spare: Spare | None = None
         self._repeated = dataset if isinstance(dataset, Repeated) else None
         self._reads_into = alone and self._keeps is None and hasattr(dataset, "read_into")
 
@@ -128,6 +132,7 @@ class BatchMaker:
         fetcher = self._fetcher
         fetcher.begin(epoch, step)
         fetcher.careful = berth.careful
+        self._read_to(None)
         if self.looks_ahead and berth.following is not None:
             fetcher.following = self._indices(epoch, berth.following)
         if self._repeated is not None:
@@ -189,7 +194,7 @@ class BatchMaker:
         try:
             for sample in itertools.chain(odd, rest):
                 if writer is None:
-                    writer = self._writer_for(sample, len(indices), berth)
+                    writer = self._writer_for(sample, indices, berth)
                 writer.write(row, sample)
                 row += 1
         except (Misfit, Unbatchable, Mismatch) as error:
@@ -197,6 +202,7 @@ class BatchMaker:
         if writer is None:
             raise MakeFailed(self._all_skipped(indices))
         spec, objects = writer.finish()
+        self._lists = any(column.kind == "objects" and column.dtype for column in spec.columns)
         # Where a batch has turned a column into another, its layout was made for this batch alone.
         return spec if spec is self._spec else self._interned(spec), row, objects
 
@@ -228,18 +234,23 @@ class BatchMaker:
         self._fetcher.fetch_ns += perf_counter_ns() - begun
         return whole
 
-    def _writer_for(self, first: Any, rows: int, berth: Berth) -> RowWriter:
-        spec = self._spec
-        if spec is not None and spec.capacity >= rows:
-            writer = self._writer(spec, berth)
-            if writer.fits(first):
-                writer.begin()
-                return writer
-        spec = self._interned(spec_of(first, max(rows, self._config.batch_size)))
+    def _writer_for(self, first: Any, indices: list[int], berth: Berth) -> RowWriter:
+        spec, rows = self._spec, len(indices)
+        if spec is None or spec.capacity < rows or not self._writer(spec, berth).fits(first):
+            spec = self._interned(spec_of(first, max(rows, self._config.batch_size)))
+        if self._keeps is not None and self._lists and self._config.batch_encoder is None:
+            # What is read back from here on goes behind the rows, where lists are sent from.
+            nbytes = self._keeps.nbytes_of(indices, len(spec.columns))
+            self._read_to(Spare(berth.room(spec.nbytes + nbytes).memory, spec.nbytes) if nbytes else None)
         writer = self._writer(spec, berth)
         self._spec = spec  # not before there is room for it: the next batch may be smaller
-        writer.begin()
+        writer.begin(self._spare)
         return writer
+
+    def _read_to(self, spare: Spare | None) -> None:
+        self._spare = spare
+        if self._keeps is not None:
+            self._keeps.empty = np.empty if spare is None else spare.empty
 
     def _interned(self, spec: BatchSpec) -> BatchSpec:
         if len(self._specs) >= _MANY:
@@ -303,11 +314,11 @@ class BatchMaker:
             )
             unsendable.__cause__ = error
             raise MakeFailed(FailureReport.of(unsendable, "encode")) from error
-        start, stream = made.spec.nbytes, encoded.stream
-        end = start + encoded.nbytes()
+        start, stream = made.spec.nbytes if self._spare is None else self._spare.end, encoded.stream
+        made.spans, end = encoded.spans(start, self._spare)
         large = len(stream) > _STREAM_NBYTES
         memory = berth.room(end + (aligned(len(stream)) if large else 0), keep=start).memory
-        made.spans = encoded.lay(memory, start)
+        encoded.lay(memory, made.spans, start)
         made.nbytes = end + len(stream)
         if large:
             memory[end : end + len(stream)] = np.frombuffer(stream, np.uint8)

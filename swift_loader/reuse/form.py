@@ -14,7 +14,7 @@ import sys
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from math import prod
-from typing import Any, Self
+from typing import Any, Self, TypeAlias
 
 import numpy as np
 
@@ -22,6 +22,9 @@ from swift_loader.batch.codec import encode
 from swift_loader.batch.collate import Unbatchable, spec_of
 from swift_loader.batch.layout import Column, aligned
 from swift_loader.batch.tree import Node
+
+#: Makes an array of a shape and a dtype: `numpy.empty`, or one that knows a better place.
+Empty: TypeAlias = Callable[[tuple[int, ...], str], Any]
 
 #: Such leaves are kept as numbers. Exactly these types: what is derived from them may be more.
 _NUMBERS: dict[type, str] = {int: "int64", float: "float64", bool: "bool", complex: "complex128"}
@@ -54,9 +57,9 @@ class Form:
             return 8 * sum(len(column.shape) for column in self.columns)
         return sum(column.row_nbytes for column in self.columns)
 
-    def room(self) -> list[Any]:
+    def room(self, empty: Empty) -> list[Any]:
         """Arrays for the leaves of one sample."""
-        return [np.empty(column.shape, column.dtype) for column in self.columns]
+        return [empty(column.shape, column.dtype) for column in self.columns]
 
     def opened(self, leaves: Sequence[Any]) -> tuple[Self, list[Any]]:
         """The open form of a sample that has this one, and its shapes and leaves."""
@@ -64,7 +67,7 @@ class Form:
         shapes = np.array([length for leaf in leaves for length in leaf.shape], np.int64)
         return replace(self, columns=columns, is_open=True), [shapes, *leaves]
 
-    def room_of(self, shapes: Any, nbytes: int) -> list[Any] | None:
+    def room_of(self, shapes: Any, nbytes: int, empty: Empty) -> list[Any] | None:
         """Arrays for leaves of these shapes, if they take so many bytes in all: else the shapes are damaged."""
         rest = iter(shapes.tolist())
         told = [tuple(next(rest) for _ in column.shape) for column in self.columns]
@@ -75,7 +78,7 @@ class Form:
         ]
         if sum(sizes) != nbytes:
             return None
-        return [np.empty(shape, column.dtype) for shape, column in zip(told, self.columns, strict=True)]
+        return [empty(shape, column.dtype) for shape, column in zip(told, self.columns, strict=True)]
 
     def sample(self, leaves: Sequence[Any]) -> Any:
         """The sample again, around leaves that were read."""

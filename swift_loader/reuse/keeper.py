@@ -6,7 +6,6 @@ All that a user should know is told once, with what to do.
 from __future__ import annotations
 
 import errno
-import os
 import pickle
 import sys
 from collections.abc import Callable
@@ -18,13 +17,15 @@ from typing import TYPE_CHECKING, Any
 from swift_loader.caching import CacheSetting
 from swift_loader.reuse.files import Foreign, Ground, open_files
 from swift_loader.reuse.index import Origin
+from swift_loader.reuse.room import capacity_of
 from swift_loader.reuse.store import MISSING, Store
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from swift_loader.reuse.form import Empty
+
 _ARENA_NBYTES = 4 << 20
-_PAGE = os.sysconf("SC_PAGESIZE")
 #: A store whose size is limited has up to so many arenas, so that little of each is left over.
 _ARENAS = 1 << 15
 #: Looked at once in so many questions: whether the files are still those that others open.
@@ -87,8 +88,8 @@ class Keeper:
             with suppress(OSError):
                 self._store.turn_to(epoch)
 
-    def get(self, number: int, made_for: int) -> Any:
-        """A sample, or `MISSING`."""
+    def get(self, number: int, made_for: int, empty: Empty) -> Any:
+        """A sample, its arrays made by ``empty``; or `MISSING`."""
         self._asked += 1
         if self._asked % _WATCH == 0:
             self._watch()
@@ -96,7 +97,7 @@ class Keeper:
         if store is None:
             return MISSING
         try:
-            return store.get(number, made_for)
+            return store.get(number, made_for, empty)
         except OSError as error:
             self._failed(error)
         except Exception as error:  # noqa: BLE001 - a class of the user's was loaded: it raises what it likes
@@ -218,7 +219,7 @@ class Keeper:
 def _arena_nbytes(most: int | None) -> int:
     if most is None:
         return _ARENA_NBYTES
-    return min(_ARENA_NBYTES, -(-most // (_ARENAS * _PAGE)) * _PAGE)
+    return min(_ARENA_NBYTES, capacity_of(-(-most // _ARENAS)))
 
 
 def class_of_main_by(dataset: Any) -> Callable[[str], Any]:

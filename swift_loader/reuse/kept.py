@@ -22,6 +22,7 @@ from swift_loader.reuse.store import MISSING
 
 if TYPE_CHECKING:
     from swift_loader.batch.layout import BatchSpec
+    from swift_loader.reuse.form import Empty
     from swift_loader.reuse.keeper import Keeper
 
 #: Places of the counts, in the words that are given for them.
@@ -73,6 +74,8 @@ class Kept:
         self._told: int | None = None
         """The epoch that the dataset was told of last."""
         self._forms: dict[int, tuple[BatchSpec, int]] = {}
+        self.empty: Empty = np.empty
+        """Makes the arrays of samples that are read back."""
         self._set_epoch = getattr(self._dataset, "set_epoch", None)
         self._set_epoch_then = getattr(self._then, "set_epoch", None)
 
@@ -96,6 +99,16 @@ class Kept:
         self._tell(self._generations.made_for(epoch, 0) if self._generations.is_common else epoch)
         if self._set_epoch_then is not None:
             self._set_epoch_then(epoch)
+
+    def nbytes_of(self, indices: list[int], leaves: int) -> int:
+        """The room that samples of so many leaves need to be read back by this thread alone, and given out as they are.
+
+        Those that are not kept need none.
+        """
+        store = self._keeper.store
+        if store is None or self._then is not None or self._threads:
+            return 0
+        return store.nbytes_of(np.array(indices, np.uint64), leaves)
 
     def reads_into(self, indices: list[int], spec: BatchSpec) -> Any:
         """Where the samples of a batch lie, if it can be read as a whole into rows of ``spec``; else None."""
@@ -130,7 +143,7 @@ class Kept:
         if not 0 <= index < self._count:
             return self._dataset[index]
         made_for = self._generations.made_for(self._epoch, index)
-        sample = self._keeper.get(index, made_for)
+        sample = self._keeper.get(index, made_for, self.empty)
         if sample is MISSING:
             return self._missing(index, made_for)
         self._counts[REUSED] += 1
@@ -138,7 +151,7 @@ class Kept:
 
     def _missing(self, index: int, made_for: int) -> Any:
         with self._keeper.making(index) as is_kept:
-            if is_kept and (sample := self._keeper.get(index, made_for)) is not MISSING:
+            if is_kept and (sample := self._keeper.get(index, made_for, self.empty)) is not MISSING:
                 self._counts[REUSED] += 1  # somebody else has made it meanwhile
                 return sample
             sample = self._made(index, made_for)

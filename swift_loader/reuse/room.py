@@ -74,8 +74,8 @@ class Room:
             return False
         try:
             # Room for several at once, so that less is left over at its end; towards the end of all room for fewer.
-            left = self._most_arenas - self._arena_count()
-            several = max(least, min(-(-_TOGETHER * nbytes // self._arena_nbytes), left // _TOGETHER))
+            left = (self._most_arenas - self._arena_count()) * self._arena_nbytes
+            several = max(least, -(-min(_TOGETHER, left // (_TOGETHER * nbytes)) * nbytes // self._arena_nbytes))
             self._look_if_due(least)
             ways = ((self._found, several), (self._found, least), (self._grown, several), (self._grown, least))
             for claim, count in ways:

@@ -19,10 +19,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from swift_loader.batch.codec import encode
+from swift_loader.batch.layout import ALIGNMENT
 from swift_loader.reuse import entry, index
 from swift_loader.reuse.entry import Entry
 from swift_loader.reuse.files import Files
-from swift_loader.reuse.form import PICKLED, Form, form_of, load, pickled, unpickled
+from swift_loader.reuse.form import PICKLED, Empty, Form, form_of, load, pickled, unpickled
 from swift_loader.reuse.locks import Locks
 from swift_loader.reuse.reader import Mapped, Plain, Reader
 from swift_loader.reuse.room import Room, capacity_of
@@ -88,12 +89,15 @@ class Store:
         self._reader.look()
         return entry.unpack(self._reader.raw(number), number, self._id)
 
-    def get(self, number: int, made_for: int) -> Any:
-        """A sample as it was made for that epoch; `MISSING` if it is not kept, or its bytes are not what they were."""
+    def get(self, number: int, made_for: int, empty: Empty = np.empty) -> Any:
+        """A sample as it was made for that epoch; `MISSING` if it is not kept, or its bytes are not what they were.
+
+        Its arrays are made by ``empty``.
+        """
         found = self.entry(number)
         if found is None or found.made_for != made_for:
             return MISSING
-        return self._read(found)
+        return self._read(found, empty)
 
     def all_at(self, numbers: Any, made_for: Any, form: int) -> Words | None:
         """The entries of many samples, if all are kept, as they were made for those epochs, in one form."""
@@ -103,6 +107,14 @@ class Store:
         good = entry.sound(words, self._id) & (words[:, entry.INDEX] == numbers)
         good &= (words[:, entry.MADE_FOR] == made_for) & (words[:, entry.FORM] == form)
         return words if good.all() else None
+
+    def nbytes_of(self, numbers: Any, leaves: int) -> int:
+        """The room that the samples of ``numbers`` that are kept need, if each has so many leaves."""
+        if not self._reader.look():
+            return 0
+        words = self._reader.words(numbers)
+        kept = words[entry.sound(words, self._id)]
+        return int(kept[:, entry.SIZE].sum()) + ALIGNMENT * leaves * len(kept)
 
     def fill(self, words: Words, columns: list[Any]) -> bool:
         """Puts samples to their rows: ``columns`` are arrays of bytes, a row for each sample. False if one is bad."""
@@ -128,7 +140,7 @@ class Store:
             offset += target.nbytes
         return digest_of_parts(targets, seed)
 
-    def _read(self, found: Entry) -> Any:
+    def _read(self, found: Entry, empty: Empty) -> Any:
         seed = entry.seed_of(found.number, found.made_for, self._id)
         form = self._form(found.form)
         if found.form != PICKLED and (form is None or (form.nbytes != found.nbytes and not form.is_open)):
@@ -136,7 +148,7 @@ class Store:
         if found.nbytes > found.capacity:
             return MISSING
         try:
-            leaves = self._leaves(found, form)
+            leaves = self._leaves(found, form, empty)
         except OSError:
             return MISSING
         if leaves is None or digest_of_parts(leaves, seed) != found.digest:
@@ -145,18 +157,18 @@ class Store:
             return unpickled(leaves[0], self._home)
         return form.sample(leaves[1:] if form.is_open else leaves)
 
-    def _leaves(self, found: Entry, form: Form | None) -> list[Any] | None:
+    def _leaves(self, found: Entry, form: Form | None, empty: Empty) -> list[Any] | None:
         """The pieces of a record, as they lie there; None if it cannot be one of its form."""
         offset = found.offset
         if form is not None and form.is_open:
             shapes = np.empty(form.nbytes // 8, np.int64)
             self._copy([shapes], offset)
-            room = form.room_of(shapes, found.nbytes - form.nbytes)
+            room = form.room_of(shapes, found.nbytes - form.nbytes, empty)
             if room is None:
                 return None
             self._copy(room, offset + form.nbytes)
             return [shapes, *room]
-        leaves = [np.empty(found.nbytes, np.uint8)] if form is None else form.room()
+        leaves = [empty((found.nbytes,), "uint8")] if form is None else form.room(empty)
         self._copy(leaves, offset)
         return leaves
 

@@ -25,8 +25,9 @@ LARGE = INLINE_NBYTES // 4 + 1
 def _through_a_slot(value, before=7):
     """The value after it was laid into memory and taken from there, and that memory."""
     encoded = encode(value)
-    memory = np.zeros(before * ALIGNMENT + encoded.nbytes(), np.uint8)
-    spans = encoded.lay(memory, before * ALIGNMENT)
+    spans, end = encoded.spans(before * ALIGNMENT)
+    memory = np.zeros(end, np.uint8)
+    encoded.lay(memory, spans, before * ALIGNMENT)
     assert all(start % ALIGNMENT == 0 and start >= before * ALIGNMENT for start, _ in spans)
     buffers = [memory[start : start + nbytes] for start, nbytes in spans]
     return decode(encoded.stream, buffers), memory

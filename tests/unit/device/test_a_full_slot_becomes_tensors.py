@@ -30,11 +30,17 @@ class Slot:
         return np.ndarray(shape, dtype, self.memory, offset)
 
 
+def laid(encoded, memory, start):
+    spans, _ = encoded.spans(start)
+    encoded.lay(memory, spans, start)
+    return spans
+
+
 def _cargo(slot, samples, capacity=None, *, ragged=False):
     spec = spec_of(samples[0], capacity or len(samples))
     spec, objects = written(RowWriter(spec, slot.memory, ragged=ragged), samples)
     encoded = encode(objects) if objects else None
-    spans = encoded.lay(slot.memory, spec.nbytes) if encoded else []
+    spans = laid(encoded, slot.memory, spec.nbytes) if encoded else []
     return Cargo(spec, len(samples), slot.memory, slot.views, encoded.stream if encoded else None, spans, slot.hold)
 
 
@@ -122,7 +128,7 @@ def test_an_object_of_the_users_collate_lands_whole():
     slot = Slot()
     value = Pair({"x": torch.arange(LARGE)}, [None, "text"])
     encoded = encode([[value]])
-    cargo = Cargo(OBJECT, 4, slot.memory, {}, encoded.stream, encoded.lay(slot.memory, 0), slot.hold)
+    cargo = Cargo(OBJECT, 4, slot.memory, {}, encoded.stream, laid(encoded, slot.memory, 0), slot.hold)
     batch = HostStage(None, None, None).land(cargo)
     assert type(batch) is Pair
     assert torch.equal(batch.left["x"], torch.arange(LARGE))
@@ -132,7 +138,7 @@ def test_an_object_of_the_users_collate_lands_whole():
 def test_a_pickle_too_large_for_the_parcel_is_found_in_the_slot():
     slot = Slot()
     encoded = encode([[b"x" * 50_000, np.arange(LARGE)]])
-    spans = encoded.lay(slot.memory, 0)
+    spans = laid(encoded, slot.memory, 0)
     end = max(start + nbytes for start, nbytes in spans)
     slot.memory[end : end + len(encoded.stream)] = np.frombuffer(encoded.stream, np.uint8)
     cargo = Cargo(OBJECT, 1, slot.memory, {}, None, [*spans, (end, len(encoded.stream))], slot.hold)

@@ -1,0 +1,66 @@
+"""Arrays in the spare room of a slot are sent from where they lie; all others are copied there."""
+
+import numpy as np
+import torch
+
+from swift_loader.batch.codec import decode, encode
+from swift_loader.batch.collate import RowWriter, spec_of
+from swift_loader.batch.layout import ALIGNMENT
+from swift_loader.batch.spare import Spare
+from tests.unit.batch.samples import written
+
+LARGE = 70_000
+"""Bytes that do not go along in the pickle."""
+
+
+def test_arrays_lie_side_by_side_until_there_is_no_room():
+    memory = np.zeros(5 * ALIGNMENT, np.uint8)
+    spare = Spare(memory, ALIGNMENT)
+    one, none, two = spare.empty((3, 5), "float32"), spare.empty((0, 4), "int64"), spare.empty((), "int64")
+    assert [spare.place_of(one), spare.place_of(two), spare.end] == [64, 128, 192]
+    assert none.shape == (0, 4)
+    too_large = spare.empty((129,), "uint8")
+    assert (too_large.shape, spare.place_of(too_large), spare.end) == ((129,), None, 192)
+    last = spare.empty((128,), "uint8")
+    assert (spare.place_of(last), spare.end) == (192, 320)
+    one[...], two[...], last[...] = 1, 2, 3
+    assert memory[64:68].tolist() == np.ones(1, np.float32).view(np.uint8).tolist()
+    assert (memory[128], memory[192], memory[319]) == (2, 3, 3)
+    assert spare.place_of(np.zeros(3)) is None
+    assert spare.place_of(torch.from_numpy(last).numpy()[5:]) == 197
+
+
+def test_what_lies_there_is_neither_copied_to_a_list_nor_on_sending():
+    spec = spec_of(np.zeros(LARGE, np.uint8), 4)
+    memory = np.zeros(spec.nbytes + 3 * 80_000, np.uint8)
+    spare = Spare(memory, spec.nbytes)
+    writer = RowWriter(spec, memory, ragged=True)
+    ours = [spare.empty((LARGE + n,), "uint8") for n in (1, 2)]
+    theirs = np.full(LARGE + 3, 3, np.uint8)
+    for n, array in enumerate(ours):
+        array[...] = n + 1
+    writer.begin(spare)
+    for row, sample in enumerate([np.zeros(LARGE, np.uint8), ours[0], theirs, torch.from_numpy(ours[1])]):
+        writer.write(row, sample)
+    _, (values,) = writer.finish()
+    assert [np.shares_memory(value, memory) for value in values] == [False, True, False, True]
+    assert not np.shares_memory(values[2], theirs)
+
+    encoded = encode(values)
+    spans, end = encoded.spans(spare.end, spare)
+    assert [place for place, _ in spans] == [spare.end, spec.nbytes, spare.end + 70_016, spec.nbytes + 70_016]
+    whole = np.zeros(end, np.uint8)
+    whole[: len(memory)] = memory  # as where the slot had to be made larger
+    encoded.lay(whole, spans, spare.end)
+    landed = decode(encoded.stream, [whole[place : place + nbytes] for place, nbytes in spans])
+    assert [(len(value), set(value.tolist())) for value in landed] == [
+        (LARGE, {0}), (LARGE + 1, {1}), (LARGE + 3, {3}), (LARGE + 2, {2}),
+    ]  # fmt: skip
+
+
+def test_a_batch_that_has_none_copies_as_before():
+    sample = np.zeros(3)
+    writer = RowWriter(spec_of(sample, 2), np.zeros(1 << 10, np.uint8), ragged=True)
+    writer.begin(Spare(np.zeros(100, np.uint8), 0))
+    _, (values,) = written(writer, [np.zeros(2), sample])
+    assert not np.shares_memory(values[1], sample)
