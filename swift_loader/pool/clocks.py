@@ -1,7 +1,8 @@
 """In the child: how long a worker used a core, and for how long it could have run and got none.
 
 What is left of its time it waited for something else, and that is what more workers can do side by side. Read when some
-time has passed since the last look, since a look costs 2 us; what was not told of one batch is told of the next.
+time has passed since the last look, since a look costs 2 us, and more beside work; what was not told of one batch is
+told of the next.
 """
 
 from __future__ import annotations
@@ -10,8 +11,9 @@ import contextlib
 import os
 from time import process_time_ns
 
-#: Batches that were made in less than this, together, are not worth a look.
-_EVERY_NS = 10_000_000
+#: Batches that were made in less than this, together, are not worth a look; nor are those that took a sixteenth of all
+#: that was told so far, up to the second of these.
+_LEAST_NS, _MOST_NS = 1_000_000, 10_000_000
 
 
 class Clocks:
@@ -23,14 +25,16 @@ class Clocks:
             # Of the thread that makes batches: where others fetch for it, it is the one that they keep waiting.
             self._fd = os.open("/proc/self/schedstat", os.O_RDONLY | os.O_CLOEXEC)
         self._cpu_ns, self._delay_ns = process_time_ns(), self._delayed_ns()
-        self._passed_ns = 0
+        self._passed_ns = self._told_ns = 0
+        self._due_ns = _LEAST_NS
 
     def since(self, passed_ns: int) -> tuple[int, int]:
         """Another batch was made, in so much time; gives back both times since they were told last, or zeros."""
         self._passed_ns += passed_ns
-        if self._passed_ns < _EVERY_NS:
+        if self._passed_ns < self._due_ns:
             return 0, 0
-        self._passed_ns = 0
+        self._told_ns += self._passed_ns
+        self._passed_ns, self._due_ns = 0, min(max(_LEAST_NS, self._told_ns // 16), _MOST_NS)
         cpu_ns, delay_ns = process_time_ns(), self._delayed_ns()
         told = cpu_ns - self._cpu_ns, max(0, delay_ns - self._delay_ns)
         self._cpu_ns, self._delay_ns = cpu_ns, delay_ns

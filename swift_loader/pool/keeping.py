@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import errno
+import sys
 import warnings
 from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any
@@ -102,7 +103,8 @@ def _ground(recipe: Recipe, setting: CacheSetting) -> Ground:
 
 def as_kept(dataset: Any) -> Kept | None:
     """The dataset itself, if samples of it are kept."""
-    return dataset if hasattr(type(dataset), "reads_into") else None
+    module = sys.modules.get("swift_loader.reuse.kept")  # loaded by those only who keep samples
+    return dataset if module is not None and isinstance(dataset, module.Kept) else None
 
 
 def kept_statistics(config: LoaderConfig, cells: list[Cell]) -> dict[str, float]:

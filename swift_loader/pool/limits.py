@@ -6,6 +6,7 @@ import contextlib
 import errno
 import os
 import resource
+import threading
 from collections.abc import Iterator
 
 from swift_loader.errors import WorkerStartFailed
@@ -29,9 +30,16 @@ def why_no_process(number: int | None) -> str:
     return f"{text}: {_limit_of_files()}" if number == errno.EMFILE else text
 
 
-def why_no_thread() -> str:
-    """In words; the only reason that threads are refused for."""
-    return f"cannot start a thread: {_named(errno.EAGAIN)}: {_limits()}"
+def begin(thread: threading.Thread) -> None:
+    """Starts a thread.
+
+    Raises:
+        WorkerStartFailed: if the system refuses another one.
+    """
+    try:
+        thread.start()
+    except RuntimeError as error:  # there is only one reason
+        raise WorkerStartFailed(f"cannot start a thread: {_named(errno.EAGAIN)}: {_limits()}") from error
 
 
 def _named(number: int | None) -> str:

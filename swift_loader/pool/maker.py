@@ -31,7 +31,7 @@ from swift_loader.pool.fetch import Fetcher, MakeFailed, Wanted
 from swift_loader.pool.info import WorkerInfo
 from swift_loader.pool.keeping import as_kept
 from swift_loader.pool.recipe import Recipe
-from swift_loader.reuse.repeated import Repeated
+from swift_loader.pool.rotation import as_repeated
 
 #: A batch's pickled objects up to this size go with the parcel, larger ones behind the columns in the slot.
 _STREAM_NBYTES = 32 * 1024
@@ -107,7 +107,7 @@ class BatchMaker:
         self._lists = False
         """The batch before has lists of arrays that differ in their shapes."""
         self._spare: Spare | None = None
-        self._repeated = dataset if isinstance(dataset, Repeated) else None
+        self._repeated = as_repeated(dataset)
         self._reads_into = alone and self._keeps is None and hasattr(dataset, "read_into")
 
     @property

@@ -119,7 +119,12 @@ class Pool:
         try:
             self._launcher.open()
             for thread in self._threads:
-                thread.start()
+                self.one_comes()
+                try:
+                    thread.start()
+                except BaseException:
+                    self.one_left()
+                    raise
         finally:
             self.one_left()
 

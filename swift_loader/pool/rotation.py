@@ -10,19 +10,22 @@ from typing import TYPE_CHECKING, Any
 
 from swift_loader.plan.plan import EpochPlan
 from swift_loader.pool.memory import LEFT_NBYTES, free_nbytes
-from swift_loader.reuse.carousel import Carousel, Ground
-from swift_loader.reuse.repeated import MADE, REUSED, Repeated, Surroundings
 
 if TYPE_CHECKING:
     from swift_loader.plan.plan import Plan
     from swift_loader.pool.control import Cell
     from swift_loader.pool.info import WorkerInfo
     from swift_loader.pool.recipe import Recipe
+    from swift_loader.reuse.carousel import Carousel, Ground
+    from swift_loader.reuse.repeated import Repeated
     from swift_loader.rotating import RotationSetting
 
 
 def carousel_on(ground: Ground, recipe: Recipe, tell: Callable[[str], None]) -> Carousel | None:
     """What this process has of the samples in rotation; None where it cannot have them."""
+    # Imported by those only who keep samples: a worker is lean.
+    from swift_loader.reuse.carousel import Carousel  # noqa: PLC0415
+
     setting = recipe.config.rotation_setting
     assert setting is not None
 
@@ -49,12 +52,22 @@ def repeated(recipe: Recipe, dataset: Any, plan: Plan, carousel: Carousel | None
     config = recipe.config
     if config.rotation_setting is None or config.cache_setting is not None or not isinstance(plan, EpochPlan):
         return dataset
+    from swift_loader.reuse.repeated import Repeated, Surroundings  # noqa: PLC0415 - see `carousel_on`
+
     around = Surroundings(plan, recipe.consumer, cell.counts, info.making, partial(_class_of, dataset))
     return Repeated(dataset, carousel, around)
 
 
+def as_repeated(dataset: Any) -> Repeated | None:
+    """The dataset itself, if its samples are used several times."""
+    module = sys.modules.get("swift_loader.reuse.repeated")
+    return dataset if module is not None and isinstance(dataset, module.Repeated) else None
+
+
 def rotation_statistics(cells: Iterable[Cell]) -> dict[str, float]:
     """How many samples were made, and how many were used again without that."""
+    from swift_loader.reuse.repeated import MADE, REUSED  # noqa: PLC0415 - see `carousel_on`
+
     counts = [(int(cell.counts[MADE]), int(cell.counts[REUSED])) for cell in cells]
     made, reused = (sum(numbers) for numbers in zip(*counts, strict=True))
     return {
@@ -66,6 +79,8 @@ def rotation_statistics(cells: Iterable[Cell]) -> dict[str, float]:
 
 def ground_at(fds: list[int], recipe: Recipe) -> Ground:
     """Where samples lie, of the descriptors of its index and its data."""
+    from swift_loader.reuse.carousel import Ground  # noqa: PLC0415 - see `carousel_on`
+
     config, setting = recipe.config, recipe.config.rotation_setting
     assert setting is not None
     index_fd, data_fd = fds

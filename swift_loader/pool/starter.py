@@ -11,7 +11,7 @@ from queue import SimpleQueue
 from typing import TYPE_CHECKING
 
 from swift_loader.errors import WorkerStartFailed
-from swift_loader.pool.limits import why_no_thread
+from swift_loader.pool.limits import begin
 
 if TYPE_CHECKING:
     from swift_loader.pool.launch import Launcher
@@ -31,18 +31,8 @@ class Starter:
         self._thread = threading.Thread(target=self._run, name=name, daemon=True)
 
     def start(self) -> None:
-        """Begins to start workers.
-
-        Raises:
-            LoaderClosed: if the pool was closed.
-            WorkerStartFailed: if the system refuses another thread.
-        """
-        self._pool.one_comes()
-        try:
-            self._thread.start()
-        except RuntimeError as error:
-            self._pool.one_left()
-            raise WorkerStartFailed(why_no_thread()) from error
+        """Begins to start workers; counts as serving until the thread ends."""
+        begin(self._thread)
 
     def want(self, line: Line, telecom: Telecom) -> None:
         """A worker for ``line`` is to be started, and given to ``telecom``."""

@@ -13,9 +13,8 @@ from collections import deque
 from time import monotonic, perf_counter_ns
 from typing import TYPE_CHECKING
 
-from swift_loader.errors import WorkerStartFailed
 from swift_loader.pool.bell import Bell
-from swift_loader.pool.limits import why_no_thread
+from swift_loader.pool.limits import begin
 
 if TYPE_CHECKING:
     from swift_loader.pool.line import Line
@@ -56,18 +55,8 @@ class Telecom:
         self._thread = threading.Thread(target=self._run, name=name, daemon=True)
 
     def start(self) -> None:
-        """Begins to serve.
-
-        Raises:
-            LoaderClosed: if the pool was closed.
-            WorkerStartFailed: if the system refuses another thread.
-        """
-        self._pool.one_comes()
-        try:
-            self._thread.start()
-        except RuntimeError as error:
-            self._pool.one_left()
-            raise WorkerStartFailed(why_no_thread()) from error
+        """Begins to serve; counts as serving until the thread ends."""
+        begin(self._thread)
 
     def take_on(self, line: Line) -> None:
         """From now on this thread serves ``line``, whose worker it has started."""

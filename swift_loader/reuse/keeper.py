@@ -75,11 +75,6 @@ class Keeper:
         self._lock = Lock()
         self._open()
 
-    @property
-    def store(self) -> Store | None:
-        """What is read from, if anything is."""
-        return self._store
-
     def turn_to(self, epoch: int) -> None:
         """Another epoch begins."""
         self._epoch = epoch
@@ -93,16 +88,20 @@ class Keeper:
         self._asked += 1
         if self._asked % _WATCH == 0:
             self._watch()
+        return self.ask(lambda store: store.get(number, made_for, empty), MISSING)
+
+    def ask(self, question: Callable[[Store], Any], otherwise: Any = None) -> Any:
+        """What the store says; ``otherwise`` where there is none, or it fails: then it is let go of."""
         store = self._store
         if store is None:
-            return MISSING
+            return otherwise
         try:
-            return store.get(number, made_for, empty)
+            return question(store)
         except OSError as error:
             self._failed(error)
         except Exception as error:  # noqa: BLE001 - a class of the user's was loaded: it raises what it likes
             self._give_up(f"samples that were kept cannot be loaded ({type(error).__name__}: {error})")
-        return MISSING
+        return otherwise
 
     @contextmanager
     def making(self, number: int) -> Iterator[bool]:

@@ -22,8 +22,10 @@ from swift_loader.reuse.store import MISSING
 
 if TYPE_CHECKING:
     from swift_loader.batch.layout import BatchSpec
+    from swift_loader.reuse.entry import Words
     from swift_loader.reuse.form import Empty
     from swift_loader.reuse.keeper import Keeper
+    from swift_loader.reuse.store import Store
 
 #: Places of the counts, in the words that are given for them.
 MADE, REUSED, EVICTED, NBYTES = range(4)
@@ -105,16 +107,15 @@ class Kept:
 
         Those that are not kept need none.
         """
-        store = self._keeper.store
-        if store is None or self._then is not None or self._threads:
+        if self._then is not None or self._threads:
             return 0
-        return store.nbytes_of(np.array(indices, np.uint64), leaves)
+        return int(self._keeper.ask(lambda store: store.nbytes_of(np.array(indices, np.uint64), leaves), 0))
 
     def reads_into(self, indices: list[int], spec: BatchSpec) -> Any:
         """Where the samples of a batch lie, if it can be read as a whole into rows of ``spec``; else None."""
-        store = self._keeper.store
-        if self._then is not None or store is None:
-            return None
+        return None if self._then is not None else self._keeper.ask(lambda store: self._lie(store, indices, spec))
+
+    def _lie(self, store: Store, indices: list[int], spec: BatchSpec) -> Words | None:
         known = self._forms.get(spec.key)
         if known is None or known[0] is not spec or known[1] == PICKLED:
             if len(self._forms) >= _MANY:
@@ -128,9 +129,8 @@ class Kept:
 
     def read_into(self, found: Any, columns: list[Any]) -> bool:
         """Puts the samples of `reads_into` to their rows; False if one of them is not what it was."""
-        store = self._keeper.store
         columns = [column.reshape(len(found), -1).view(np.uint8) for column in columns if column.nbytes]
-        if store is None or not store.fill(found, columns):
+        if not self._keeper.ask(lambda store: store.fill(found, columns)):
             return False
         self._counts[REUSED] += len(found)
         return True

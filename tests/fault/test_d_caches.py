@@ -19,10 +19,11 @@ from pathlib import Path
 import pytest
 
 from swift_loader.reuse import index
+from tests.failing_disk import mounting
 from tests.kept_datasets import Asked, Large, asked
 from tests.loaders import started, stream
 from tests.other_users import run_apart
-from tests.unit.reuse.stores import flip
+from tests.unit.reuse.stores import flip, opened
 from tests.watching import ROOT, kill_one, plain
 
 N = 48
@@ -69,6 +70,44 @@ def test_d7_d8_a_disk_that_is_full_or_read_only_costs_one_warning(tmp_path: Path
         (text,) = told[name]
         assert text.startswith(f"cache_setting: {tmp_path / name}/kept")
         assert words in text
+
+
+ON_A_FAILING_DISK = """
+import itertools, json, os, warnings
+from tests.failing_disk import shut_down
+from tests.kept_datasets import Large
+from tests.loaders import started, stream
+from tests.watching import plain
+
+place, disk = os.environ["PLACE"], os.environ["FAILING"]
+when, count = int(os.environ["WHEN"]), int(os.environ["COUNT"])
+given = Large, {"folder": place}
+expected = stream(*given, epochs=3, cache_setting={"prefix": place + "/calm/kept"})
+with warnings.catch_warnings(record=True) as warned:
+    warnings.simplefilter("always")
+    with started(*given, cache_setting={"prefix": disk + "/kept"}, worker_per_consumer=count) as loader:
+        batches = (plain(batch) for _ in range(3) for batch in loader)
+        found = list(itertools.islice(batches, when))
+        shut_down(disk)
+        found += batches
+assert found == expected
+assert stream(*given, epochs=1, cache_setting={"prefix": place + "/calm/kept"}) == expected[: len(expected) // 3]
+print(json.dumps([str(one.message) for one in warned]))
+"""
+
+
+@pytest.mark.parametrize("count", [0, 2])
+@pytest.mark.parametrize("when", [2, 8], ids=["is written", "is read"])
+def test_d8_a_disk_that_fails_while_it_is_used_costs_one_warning(when: int, count: int, tmp_path: Path):
+    """Between two batches of the first epoch, and of the second."""
+    disk = tmp_path / "disk"
+    env = {"PLACE": str(tmp_path), "FAILING": str(disk), "WHEN": str(when), "COUNT": str(count)}
+    told = json.loads(run_apart(ON_A_FAILING_DISK, mounting(tmp_path, disk), **env))
+    assert len(told) <= max(1, count)  # a worker may have met it writing, and another one reading
+    assert told or (count and when == 8)  # copied out of memory, nobody met it
+    for text in told:
+        assert text.startswith(f"cache_setting: {disk}/kept: nothing ")
+        assert text.endswith("training goes on: Input/output error; that disk is failing: name a prefix on another")
 
 
 def test_d7_a_file_that_may_not_grow_costs_one_warning(tmp_path: Path):
@@ -170,6 +209,33 @@ def test_d10_two_jobs_at_different_epochs_take_nothing_from_each_other_that_they
                 first.append(plain(later))
     assert first == alone
     assert second == alone[: len(second)]
+
+
+LOCKS = """
+import sys, time
+from pathlib import Path
+from tests.unit.reuse.stores import opened
+store = opened(Path(sys.argv[1]))
+assert store.lock(5)
+print("locked", flush=True)
+sys.stdin.read()
+"""
+
+
+def test_d11_a_lock_is_free_at_once_when_its_holder_is_killed(tmp_path):
+    store = opened(tmp_path)
+    child = subprocess.Popen(
+        [sys.executable, "-c", LOCKS, str(tmp_path)], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+        text=True, env={**os.environ, "PYTHONPATH": str(ROOT)},
+    )  # fmt: skip
+    with child:
+        assert child.stdout.readline() == "locked\n"
+        assert store._locks.others_hold(index.LOCK_SAMPLE + 5)
+        child.kill()
+        child.wait(20)
+        # The kernel has closed its files before it says that it has ended: from then on no time passes.
+        assert store._locks.take(index.LOCK_SAMPLE + 5, wait_s=0.05)
+    store.close()
 
 
 PLANTS = {

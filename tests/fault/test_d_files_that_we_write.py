@@ -10,7 +10,6 @@ import json
 import os
 import re
 import resource
-import shutil
 import signal
 import subprocess
 import sys
@@ -20,6 +19,7 @@ from pathlib import Path
 import pytest
 
 from swift_loader.telemetry.outfile import OutFile, publish
+from tests.failing_disk import mounting
 from tests.fault.oracle import Traced, differences, faultless, record
 from tests.loaders import started
 from tests.other_users import run_apart
@@ -27,19 +27,17 @@ from tests.watching import ROOT
 
 FILES = ("logger", "benchmark_file", "trace_file")
 ON_A_BAD_DISK = """
-import contextlib, fcntl, json, os, struct, warnings
+import json, os, warnings
 from pathlib import Path
+from tests.failing_disk import shut_down
 from tests.fault.oracle import Traced, differences, faultless, record
 from tests.loaders import started
 
-shut_down = os.environ.get("SHUT_DOWN")
+failing = os.environ.get("FAILING")
 
 def breaks(step):
-    if step == 10 and shut_down is not None:
-        folder = os.open(shut_down, os.O_RDONLY)
-        with contextlib.suppress(OSError):  # it is shut down already
-            fcntl.ioctl(folder, 0x8004587D, struct.pack("I", 2))  # EXT4_IOC_SHUTDOWN, without writing anything
-        os.close(folder)
+    if step == 10 and failing is not None:
+        shut_down(failing)
 
 told = {}
 expected = faultless(2)
@@ -49,7 +47,7 @@ for place in os.environ["PLACES"].split(":"):
             warnings.simplefilter("always")
             with started(Traced, {"count": 160}, **{name: Path(place, name)}) as loader:
                 assert not differences(record(loader, 2, breaks), expected)
-                for _ in range(30 if shut_down else 0):
+                for _ in range(30 if failing else 0):
                     list(loader)
         told[f"{place}/{name}"] = [str(one.message) for one in warned]
 print(json.dumps(told))
@@ -77,19 +75,8 @@ def test_d7_d8_a_bad_disk_costs_the_file_and_nothing_else(tmp_path: Path):
 
 
 def test_d8_a_disk_that_fails_while_it_is_written_costs_the_file_and_nothing_else(tmp_path: Path):
-    """An ext4 that is shut down, as the kernel does it itself where a disk fails: from then on it answers EIO."""
-    below, place = tmp_path / "below", tmp_path / "disk"
-    for folder in (below, place):
-        folder.mkdir()
-    if shutil.which("mkfs.ext4") is None or not any(Path("/dev").glob("loop[0-9]*")):
-        pytest.skip("a disk that fails is made with mkfs.ext4 and a loop device: one of them is not here")
-    mounts = (
-        f"mount -t tmpfs -o size=40m tmpfs {below} && truncate -s 32m {below}/image && mkfs.ext4 -q {below}/image && "
-        f"mount -o loop,sync {below}/image {place}"
-    )
-    if subprocess.run(["unshare", "-m", "sh", "-c", mounts], check=False, capture_output=True, timeout=60).returncode:
-        pytest.skip("no loop device can be mounted here")
-    told = json.loads(run_apart(ON_A_BAD_DISK, mounts, PLACES=str(place), SHUT_DOWN=str(place)))
+    place = tmp_path / "disk"
+    told = json.loads(run_apart(ON_A_BAD_DISK, mounting(tmp_path, place), PLACES=str(place), FAILING=str(place)))
     for name in FILES:
         (text,) = told[f"{place}/{name}"]
         assert re.match(rf"{name}: {place}/{name}.* (Input/output error|Read-only file system); that disk", text)

@@ -17,12 +17,6 @@ _NUMBERS = {
 }
 #: Written down here, since the table itself is no part of the project. A10 and others were never given.
 ROWS = {f"{letter}{number}" for letter, numbers in _NUMBERS.items() for number in numbers}
-#: These tests may come with what they are about.
-NOT_HERE = {
-    "d9": "files of a cache that others damage",
-    "d10": "files of a cache that are evicted while they are needed",
-    "d11": "locks of a cache whose holder dies",
-}
 #: About the oracle and the benchmarks, not about a fault.
 OTHERS = {"test_the_oracle_finds_torch_wrong.py"}
 _ROW = re.compile(r"[abcdsf]\d+")  # stores and servers have tables of their own
@@ -57,7 +51,7 @@ def test_every_test_of_a_fault_names_its_row():
 
 def test_every_row_has_a_test():
     tested = set().union(*_tests().values())
-    assert ROWS - tested - NOT_HERE.keys() == set()
+    assert ROWS - tested == set()
 
 
 def test_rows_beyond_the_table_are_those_of_the_page():

@@ -237,33 +237,6 @@ def test_a_sample_is_made_by_one_at_a_time(tmp_path):
     other.close()
 
 
-LOCKS = """
-import sys, time
-from pathlib import Path
-from tests.unit.reuse.stores import opened
-store = opened(Path(sys.argv[1]))
-assert store.lock(5)
-print("locked", flush=True)
-sys.stdin.read()
-"""
-
-
-def test_d11_a_lock_is_free_at_once_when_its_holder_is_killed(tmp_path):
-    store = opened(tmp_path)
-    child = subprocess.Popen(
-        [sys.executable, "-c", LOCKS, str(tmp_path)], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
-        text=True, env={**os.environ, "PYTHONPATH": str(ROOT)},
-    )  # fmt: skip
-    with child:
-        assert child.stdout.readline() == "locked\n"
-        assert store._locks.others_hold(index.LOCK_SAMPLE + 5)
-        child.kill()
-        child.wait(20)
-        # The kernel has closed its files before it says that it has ended: from then on no time passes.
-        assert store._locks.take(index.LOCK_SAMPLE + 5, wait_s=0.05)
-    store.close()
-
-
 def test_a_store_of_other_samples_is_made_anew_and_says_what_differs(tmp_path):
     _filled(tmp_path).close()
     files = open_files(Disk(f"{tmp_path}/kept"), origin(40, "2"), ARENA_NBYTES)
