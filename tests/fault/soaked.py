@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import faulthandler
 import json
 import sys
 import time
@@ -25,6 +26,8 @@ class Soak:
     def __init__(self, name: str, title: str, seed: int) -> None:
         self.name, self.title, self.seed = name, title, seed
         self._begun = self._told = time.monotonic()
+        # Looking at threads that run may crash the process that does it: good enough for a test that hangs.
+        faulthandler.cancel_dump_traceback_later()
 
     @property
     def seconds(self) -> float:
