@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from time import perf_counter_ns
 from typing import TYPE_CHECKING, Any, Self
 
@@ -24,11 +25,16 @@ class Epoch:
         self._number = 0
         self._handed_ns = 0
         self._looks = False
+        self._turn = threading.RLock()
 
     def __iter__(self) -> Self:
         return self
 
     def __next__(self) -> Any:
+        with self._turn:  # of two threads that ask at the same time, the second would be given what follows the epoch
+            return self._next()
+
+    def _next(self) -> Any:
         runtime = self._runtime
         if runtime is None:
             runtime = self._runtime = self._started()

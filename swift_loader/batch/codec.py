@@ -14,13 +14,15 @@ import sys
 import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from swift_loader.batch.layout import aligned
-from swift_loader.batch.spare import Spare
 from swift_loader.errors import DataError, FailureReport, class_of_main
+
+if TYPE_CHECKING:
+    from swift_loader.batch.spare import Spare
 
 #: Buffers up to this size are copied along in the pickle: a view of its own would cost more than the copy.
 INLINE_NBYTES = 64 * 1024

@@ -28,9 +28,8 @@ from swift_loader.pool.memory import free_nbytes
 from swift_loader.pool.slot import MADV_POPULATE_WRITE
 
 _UNLIMITED = -1
-#: Whoever takes over processes whose parent has gone.
-_REAPERS = frozenset({"init", "systemd", "tini", "dumb-init", "docker-init", "catatonit", "s6-svscan", "runit"})
 _PROBE_NBYTES = 1 << 20
+_STANDARD_ERROR = 2
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -207,27 +206,20 @@ def _temporary() -> dict[str, Any]:
 
 
 def _orphans() -> tuple[int, ...]:
-    """Ours that have no trainer above them any more."""
-    seen: dict[int, tuple[str, int, int]] = {}
+    """Ours whose lifeline nobody else holds: a trainer has its other end open, whatever it is called."""
+    ours: dict[int, set[str]] = {}
+    held: set[str] = set()
     for folder in Path("/proc").glob("[0-9]*"):
         try:
-            text = (folder / "stat").read_text(encoding="utf-8", errors="replace")
+            name, _, rest = (folder / "stat").read_text(errors="replace").partition("(")[2].rpartition(")")
+            pipes = {link.name: str(link.readlink()) for link in (folder / "fd").iterdir()}
             owner = folder.stat().st_uid
-        except OSError:  # it has just gone
+        except OSError:  # it has just gone, or is somebody else's
             continue
-        name, _, rest = text.partition("(")[2].rpartition(")")
-        seen[int(folder.name)] = name, int(rest.split()[1]), owner
-    ours = {pid for pid, (name, _, owner) in seen.items() if _is_ours(name) and owner == os.getuid()}
-    return tuple(sorted(pid for pid in ours if _is_alone(pid, seen)))
-
-
-def _is_ours(name: str) -> bool:
-    return name.startswith("swift-worker") or name == "swift-zygote"
-
-
-def _is_alone(pid: int, seen: dict[int, tuple[str, int, int]]) -> bool:
-    while pid in seen and _is_ours(seen[pid][0]):
-        pid = seen[pid][1]
-    name = seen[pid][0] if pid in seen else ""
-    # In a container the first process may be the trainer itself.
-    return name in _REAPERS or (pid <= 1 and not name.startswith(("python", "pt_main")))
+        if not name.startswith(("swift-worker", "swift-zygote")):
+            held.update(pipes.values())
+        elif rest.split()[0] not in "ZX" and owner == os.getuid():  # else it has ended, and is yet to be waited for
+            ours[int(folder.name)] = {
+                pipe for fd, pipe in pipes.items() if int(fd) > _STANDARD_ERROR and pipe.startswith("pipe:")
+            }
+    return tuple(sorted(pid for pid, pipes in ours.items() if pipes and held.isdisjoint(pipes)))

@@ -20,6 +20,7 @@ from swift_loader.pool import guard, messages
 from swift_loader.pool.channel import Channel
 from swift_loader.pool.limits import refusals_told
 from swift_loader.pool.payload import Unsendable, modules_to_preload, pack
+from swift_loader.pool.policy import MAX_BIRTHS
 from swift_loader.pool.process import Process
 from swift_loader.pool.recipe import Recipe
 from swift_loader.pool.stacks import ASK
@@ -71,7 +72,7 @@ class LocalEngine:
             self._modules = modules_to_preload(dataset_class, self._payload_fd, needs_dill=needs_dill)
         if self._start_method == "forkserver":
             with self._lock:
-                self._server_or_new()
+                self._have_server()
 
     def launch(self, name: str, setup: Setup, fds: tuple[int, ...]) -> tuple[Process, Channel]:
         """See `Engine`.
@@ -131,6 +132,14 @@ class LocalEngine:
                 server.close()
                 raise
         return _Forked(pid, sentinel, made.lifeline, server)
+
+    def _have_server(self) -> None:
+        """One that somebody ends while it builds a shared dataset is started again, but not for ever."""
+        for _ in range(MAX_BIRTHS - 1):
+            with contextlib.suppress(ServerGone):
+                self._server_or_new()
+                return
+        self._server_or_new()
 
     def _server_or_new(self) -> Server:
         if self._is_closing:

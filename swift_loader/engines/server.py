@@ -143,7 +143,7 @@ class Server:
         """Asks it to leave, and kills it if it does not, with all that it has started."""
         # Not by closing alone: a child that the trainer has forked may hold the channel open.
         with contextlib.suppress(OSError):
-            self._channel.send(messages.write_pickled(zygote.LEAVE, None))
+            self._channel.send(messages.write_pickled(zygote.LEAVE, list(self._dead)))
         self._channel.close()
         is_readable(self._pidfd, _END_TIMEOUT_S)
         self._kill()

@@ -71,6 +71,8 @@ class Zygote:
                 return
             datagram, fds = received
             if datagram[0] == LEAVE:
+                # Else whoever inherits them would have to, and the first process of a container often does not.
+                _bury(messages.read_pickled(datagram))
                 return
             answers[datagram[0]](messages.read_pickled(datagram), fds)
 

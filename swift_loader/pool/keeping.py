@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from swift_loader.pool.control import Cell
 from swift_loader.pool.rotation import rotation_statistics
+from swift_loader.reuse.cached import Cached
 
 if TYPE_CHECKING:
     from swift_loader.caching import CacheSetting
@@ -52,10 +53,19 @@ def kept(recipe: Recipe, dataset: Any, count: int, info: WorkerInfo, cell: Cell,
         is_expendable=config.worker_count > 0,
         wait_s=min(_WAIT_S, config.timeout_s / 4),
     )
-    origin = dataclasses.replace(recipe.origin, samples=count)
+    origin = dataclasses.replace(recipe.origin, dataset=_named(recipe, dataset), samples=count)
     keeper = Keeper(setting, lambda: _ground(recipe, setting), origin, around)
     generations = Generations(setting.update_frequency, spread=setting.refresh == "spread")
     return Kept(dataset, keeper, info, cell.counts, generations, threads=config.worker_threads > 1)
+
+
+def _named(recipe: Recipe, dataset: Any) -> str:
+    """A function that makes datasets may make another one next time, though it is the same function."""
+    assert recipe.origin is not None
+    if recipe.dataset_class is None or isinstance(recipe.dataset_class, type):
+        return recipe.origin.dataset
+    made = dataset.dataset if isinstance(dataset, Cached) else dataset
+    return f"{recipe.origin.dataset} -> {type(made).__qualname__}"
 
 
 def origin_for(

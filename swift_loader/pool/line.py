@@ -25,6 +25,8 @@ _SMOOTHING = 0.2
 #: A worker that is asked where it stands has written that after the first of these; after the second it is not waited
 #: for.
 _WRITES_S, _ANSWERS_S = 0.5, 2.0
+#: A worker whose channel has ended for longer than this, and that is still there, does not just end.
+_HANGS_UP_S = 1.0
 #: Of a worker that stands still for so long it is told where it stands, or earlier where it would be killed earlier.
 _WARN_S = 60.0
 
@@ -44,7 +46,9 @@ class Line:
     is_leaving = False
     """The worker has said that it leaves."""
     is_cut_off = False
-    """The worker could not be sent its orders, and was killed for that."""
+    """The worker and we could not understand each other any more, and it was killed for that."""
+    has_hung_up = False
+    """Nothing more is heard of the worker."""
 
     def __init__(self, number: int, name: str, cell: Cell, timeout_s: float) -> None:
         self.number = number
@@ -57,6 +61,8 @@ class Line:
         """Where the worker writes them."""
         self._asked_s = 0.0
         """So long ago."""
+        self._hung_up_s = 0.0
+        """Since then, if it has; what ends closes its end first."""
         self.outstanding: dict[int, Order] = {}
         """Orders that were not answered yet, oldest first."""
         self.slotless_ns = 0
@@ -96,7 +102,8 @@ class Line:
         self.cautions.clear()
         self.told_count = 0
         self.killed_for = self.last_stack = ""
-        self.is_leaving = self.is_cut_off = self.was_asked = False
+        self.is_leaving = self.is_cut_off = self.has_hung_up = self.was_asked = False
+        self._hung_up_s = 0.0
 
     def greet(self) -> None:
         """The worker has built its dataset."""
@@ -156,6 +163,10 @@ class Line:
         process = self.process
         if process is None:
             return Instruction.NOTHING
+        if self.has_hung_up and not self.is_leaving:
+            self._hung_up_s += seconds
+            if self._hung_up_s > _HANGS_UP_S:
+                self.cut_off("closed its channel, or wrote nothing to it")
         is_stopped = self.is_watched and process.is_stopped()
         instruction = self.policy.looked(self.cell.place, seconds, is_busy=self.is_watched, is_stopped=is_stopped)
         if instruction is Instruction.WARN:
@@ -212,12 +223,18 @@ class Line:
         except (BrokenPipeError, ConnectionResetError):
             return
         except OSError as error:
-            self.policy.happened(Event.CUT_OFF)
-            self.is_cut_off = True
-            self._kill(f"was killed because it could not be sent its orders ({error})")
+            self.cut_off(f"could not be sent its orders ({error})")
             return
         if not sent:
             raise BufferError(f"{self.name} does not read its orders: {len(datagram)} bytes found no room")
+
+    def cut_off(self, why: str) -> None:
+        """Nothing can be said to the worker, or understood of what it says: it is killed, and another comes."""
+        if self.process is None or self.killed_for:
+            return
+        self.policy.happened(Event.CUT_OFF)
+        self.is_cut_off = True
+        self._kill(f"was killed because it {why}")
 
     def retire(self) -> None:
         """Asks the worker to leave."""

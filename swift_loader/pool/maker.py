@@ -21,7 +21,7 @@ import numpy as np
 from swift_loader.batch.blame import blame, in_words
 from swift_loader.batch.codec import encode
 from swift_loader.batch.collate import Misfit, RowWriter, Unbatchable, column_views, spec_of
-from swift_loader.batch.layout import ENCODED, OBJECT, BatchSpec, Column, aligned
+from swift_loader.batch.layout import ALIGNMENT, ENCODED, OBJECT, BatchSpec, Column, aligned
 from swift_loader.batch.spare import Spare
 from swift_loader.batch.tree import Mismatch
 from swift_loader.errors import DataError, FailureReport, LayoutError
@@ -104,8 +104,8 @@ class BatchMaker:
         # Rows that the dataset writes itself need a known layout, and nobody in between.
         alone = not (recipe.config.collate_fn or recipe.config.check_finite)
         self._keeps = as_kept(dataset) if alone else None
-        self._lists = False
-        """The batch before has lists of arrays that differ in their shapes."""
+        self._lists: frozenset[int] = frozenset()
+        """The columns that were lists of arrays in the batch before, since their shapes differed."""
         self._spare: Spare | None = None
         self._repeated = as_repeated(dataset)
         self._reads_into = alone and self._keeps is None and hasattr(dataset, "read_into")
@@ -202,7 +202,7 @@ class BatchMaker:
         if writer is None:
             raise MakeFailed(self._all_skipped(indices))
         spec, objects = writer.finish()
-        self._lists = any(column.kind == "objects" and column.dtype for column in spec.columns)
+        self._lists = frozenset(at for at, one in enumerate(spec.columns) if one.kind == "objects" and one.dtype)
         # Where a batch has turned a column into another, its layout was made for this batch alone.
         return spec if spec is self._spec else self._interned(spec), row, objects
 
@@ -238,19 +238,28 @@ class BatchMaker:
         spec, rows = self._spec, len(indices)
         if spec is None or spec.capacity < rows or not self._writer(spec, berth).fits(first):
             spec = self._interned(spec_of(first, max(rows, self._config.batch_size)))
-        if self._keeps is not None and self._lists and self._config.batch_encoder is None:
-            # What is read back from here on goes behind the rows, where lists are sent from.
-            nbytes = self._keeps.nbytes_of(indices, len(spec.columns))
-            self._read_to(Spare(berth.room(spec.nbytes + nbytes).memory, spec.nbytes) if nbytes else None)
+        self._read_to(self._spare_for(spec, indices, berth))
         writer = self._writer(spec, berth)
         self._spec = spec  # not before there is room for it: the next batch may be smaller
         writer.begin(self._spare)
         return writer
 
+    def _spare_for(self, spec: BatchSpec, indices: list[int], berth: Berth) -> Spare | None:
+        """Room behind the rows, where lists are sent from, for what is read back from here on."""
+        if self._keeps is None or not self._lists or self._config.batch_encoder is not None:
+            return None
+        count, nbytes = self._keeps.nbytes_of(indices)
+        to_rows = sum(column.row_nbytes for at, column in enumerate(spec.columns) if at not in self._lists)
+        nbytes += count * (ALIGNMENT * len(self._lists) - to_rows)
+        try:
+            return Spare(berth.room(spec.nbytes + nbytes).memory, spec.nbytes, self._lists) if nbytes > 0 else None
+        except LayoutError:  # it may be enough for what is sent in the end
+            return None
+
     def _read_to(self, spare: Spare | None) -> None:
         self._spare = spare
         if self._keeps is not None:
-            self._keeps.empty = np.empty if spare is None else spare.empty
+            self._keeps.empty = None if spare is None else spare.empty
 
     def _interned(self, spec: BatchSpec) -> BatchSpec:
         if len(self._specs) >= _MANY:

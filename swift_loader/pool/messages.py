@@ -19,7 +19,7 @@ from swift_loader.batch.layout import BatchSpec
 from swift_loader.errors import FailureReport
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Callable, Iterable, Sequence
 
 SETUP, ORDERS, RETIRE, HELLO, PARCEL, PARCELS, VOID, FAILURE, CAUTION, LEAVING, NOTE = range(1, 12)
 
@@ -174,6 +174,24 @@ def read_void(datagram: bytes) -> int:
     return int(_VOID.unpack(datagram)[1])
 
 
+class Garbled(Exception):
+    """Bytes that are no message: the dataset has written to a descriptor that was not its own."""
+
+
+def read(datagram: bytes) -> Any:
+    """What a worker says, whatever it is.
+
+    Raises:
+        Garbled: if it is no message.
+    """
+    kind = datagram[0]
+    try:
+        reader = _READERS[kind]
+        return reader(datagram)
+    except (KeyError, IndexError, ValueError, EOFError, struct.error, pickle.UnpicklingError) as error:
+        raise Garbled(f"{len(datagram)} bytes that begin with {datagram[:16]!r}") from error
+
+
 def write_pickled(kind: int, value: Any) -> bytes:
     """A rare message."""
     return bytes((kind,)) + pickle.dumps(value, protocol=5)
@@ -182,3 +200,9 @@ def write_pickled(kind: int, value: Any) -> bytes:
 def read_pickled(datagram: bytes) -> Any:
     """A rare message's content."""
     return pickle.loads(memoryview(datagram)[1:])  # noqa: S301 - over an anonymous socket, from our own processes
+
+
+_READERS: dict[int, Callable[[bytes], Any]] = {
+    PARCEL: read_parcel, PARCELS: read_parcels, VOID: read_void,
+    **dict.fromkeys((HELLO, FAILURE, LEAVING, NOTE), read_pickled),
+}  # fmt: skip

@@ -242,25 +242,23 @@ class Pool:
 
     def received(self, line: Line, datagram: bytes, fds: list[int], now_ns: int) -> None:
         """A worker has said something."""
-        kind = datagram[0]
+        kind, said = datagram[0], messages.read(datagram)
         if kind == messages.PARCEL:
-            self._exchange.came(line, [messages.read_parcel(datagram)], fds, now_ns)
+            self._exchange.came(line, [said], fds, now_ns)
         elif kind == messages.PARCELS:
-            self._exchange.came(line, messages.read_parcels(datagram), fds, now_ns)
+            self._exchange.came(line, said, fds, now_ns)
         elif kind == messages.VOID:
-            self._exchange.empty(line, messages.read_void(datagram), None)
+            self._exchange.empty(line, said, None)
         elif kind == messages.HELLO:
-            self._hello(line, messages.read_pickled(datagram))
+            self._hello(line, said)
         elif kind == messages.LEAVING:
-            self._leaves(line, messages.read_pickled(datagram))
+            self._leaves(line, said)
         elif kind == messages.NOTE:
-            self._notes.put_once(messages.read_pickled(datagram))
+            self._notes.put_once(said)
+        elif said.seq:
+            self._exchange.empty(line, said.seq, said.report)
         else:
-            failure: messages.Failure = messages.read_pickled(datagram)
-            if failure.seq:
-                self._exchange.empty(line, failure.seq, failure.report)
-            else:
-                self.broke(start_error(line.name, failure.report))
+            self.broke(start_error(line.name, said.report))
         if not self._is_open:
             self._news.put(None)
 

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 
 from swift_loader.pool.bell import Bell
 from swift_loader.pool.limits import begin
+from swift_loader.pool.messages import Garbled
 
 if TYPE_CHECKING:
     from swift_loader.pool.line import Line
@@ -171,8 +172,12 @@ class Telecom:
             if not datagram:
                 # Its sentinel tells what that means; until then there is nothing to read here.
                 self._unregister(channel.fileno())
+                line.has_hung_up = True
                 return False
-            self._pool.received(line, datagram, fds, perf_counter_ns() if self._pool.looks else 0)
+            try:
+                self._pool.received(line, datagram, fds, perf_counter_ns() if self._pool.looks else 0)
+            except Garbled as error:
+                line.cut_off(f"wrote to a descriptor that is ours ({error})")
         return True
 
     def _bury(self, line: Line) -> None:

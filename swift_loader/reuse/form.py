@@ -23,8 +23,8 @@ from swift_loader.batch.collate import Unbatchable, spec_of
 from swift_loader.batch.layout import Column, aligned
 from swift_loader.batch.tree import Node
 
-#: Makes an array of a shape and a dtype: `numpy.empty`, or one that knows a better place.
-Empty: TypeAlias = Callable[[tuple[int, ...], str], Any]
+#: Makes an array for a leaf, by its number, of a shape and a dtype; it may know a better place than `numpy.empty`.
+Empty: TypeAlias = Callable[[int, tuple[int, ...], str], Any]
 
 #: Such leaves are kept as numbers. Exactly these types: what is derived from them may be more.
 _NUMBERS: dict[type, str] = {int: "int64", float: "float64", bool: "bool", complex: "complex128"}
@@ -59,7 +59,7 @@ class Form:
 
     def room(self, empty: Empty) -> list[Any]:
         """Arrays for the leaves of one sample."""
-        return [empty(column.shape, column.dtype) for column in self.columns]
+        return [empty(leaf, column.shape, column.dtype) for leaf, column in enumerate(self.columns)]
 
     def opened(self, leaves: Sequence[Any]) -> tuple[Self, list[Any]]:
         """The open form of a sample that has this one, and its shapes and leaves."""
@@ -78,11 +78,16 @@ class Form:
         ]
         if sum(sizes) != nbytes:
             return None
-        return [empty(shape, column.dtype) for shape, column in zip(told, self.columns, strict=True)]
+        return [empty(leaf, shape, self.columns[leaf].dtype) for leaf, shape in enumerate(told)]
 
     def sample(self, leaves: Sequence[Any]) -> Any:
         """The sample again, around leaves that were read."""
         return self.structure.build(_leaves(self, leaves))
+
+
+def anywhere(leaf: int, shape: tuple[int, ...], dtype: str) -> Any:  # noqa: ARG001 - as others need it
+    """An `Empty` that knows no better place."""
+    return np.empty(shape, dtype)
 
 
 def form_of(sample: Any) -> tuple[Form, list[Any]] | None:

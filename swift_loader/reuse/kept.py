@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 import numpy as np
 
 from swift_loader.reuse.cached import Cached
-from swift_loader.reuse.form import PICKLED
+from swift_loader.reuse.form import PICKLED, anywhere
 from swift_loader.reuse.generation import Generations
 from swift_loader.reuse.store import MISSING
 
@@ -76,7 +76,7 @@ class Kept:
         self._told: int | None = None
         """The epoch that the dataset was told of last."""
         self._forms: dict[int, tuple[BatchSpec, int]] = {}
-        self.empty: Empty = np.empty
+        self.empty: Empty | None = None
         """Makes the arrays of samples that are read back."""
         self._set_epoch = getattr(self._dataset, "set_epoch", None)
         self._set_epoch_then = getattr(self._then, "set_epoch", None)
@@ -102,14 +102,12 @@ class Kept:
         if self._set_epoch_then is not None:
             self._set_epoch_then(epoch)
 
-    def nbytes_of(self, indices: list[int], leaves: int) -> int:
-        """The room that samples of so many leaves need to be read back by this thread alone, and given out as they are.
-
-        Those that are not kept need none.
-        """
+    def nbytes_of(self, indices: list[int]) -> tuple[int, int]:
+        """How many of them would be read back by this thread alone and given out as they are; and their bytes."""
         if self._then is not None or self._threads:
-            return 0
-        return int(self._keeper.ask(lambda store: store.nbytes_of(np.array(indices, np.uint64), leaves), 0))
+            return 0, 0
+        found: tuple[int, int] = self._keeper.ask(lambda store: store.nbytes_of(np.array(indices, np.uint64)), (0, 0))
+        return found
 
     def reads_into(self, indices: list[int], spec: BatchSpec) -> Any:
         """Where the samples of a batch lie, if it can be read as a whole into rows of ``spec``; else None."""
@@ -143,7 +141,7 @@ class Kept:
         if not 0 <= index < self._count:
             return self._dataset[index]
         made_for = self._generations.made_for(self._epoch, index)
-        sample = self._keeper.get(index, made_for, self.empty)
+        sample = self._keeper.get(index, made_for, self.empty or anywhere)
         if sample is MISSING:
             return self._missing(index, made_for)
         self._counts[REUSED] += 1
@@ -151,7 +149,7 @@ class Kept:
 
     def _missing(self, index: int, made_for: int) -> Any:
         with self._keeper.making(index) as is_kept:
-            if is_kept and (sample := self._keeper.get(index, made_for, self.empty)) is not MISSING:
+            if is_kept and (sample := self._keeper.get(index, made_for, self.empty or anywhere)) is not MISSING:
                 self._counts[REUSED] += 1  # somebody else has made it meanwhile
                 return sample
             sample = self._made(index, made_for)

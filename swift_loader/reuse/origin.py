@@ -6,7 +6,7 @@ import hashlib
 import pickle
 from collections.abc import Mapping
 from pathlib import PurePath
-from types import BuiltinFunctionType, FunctionType
+from types import BuiltinFunctionType, CodeType, FunctionType
 from typing import Any
 
 import numpy as np
@@ -74,13 +74,22 @@ def _feed_other(digest: Any, value: Any) -> None:
         _add(digest, "name", _name(value).encode())
     elif isinstance(value, FunctionType):
         code = value.__code__
-        _feed(digest, ("function", _name(value), code.co_code, value.__defaults__ or ()))
-        _feed(digest, [part for part in code.co_consts if type(part) in _PLAIN])
+        _feed(digest, ("function", _name(value), value.__defaults__ or (), value.__kwdefaults__ or {}))
+        _feed_code(digest, code)
         _feed(digest, [cell.cell_contents for cell in value.__closure__ or ()])
     elif getattr(type(value), "__reduce__", None) == object.__reduce__ and hasattr(value, "__dict__"):
         _feed(digest, ("object", _name(type(value)), vars(value)))
     else:
         _add(digest, _name(type(value)), pickle.dumps(value, protocol=5))
+
+
+def _feed_code(digest: Any, code: CodeType) -> None:
+    _feed(digest, (code.co_code, code.co_names))
+    for part in code.co_consts:
+        if isinstance(part, CodeType):
+            _feed_code(digest, part)
+        elif type(part) in (*_PLAIN, tuple, frozenset):
+            _feed(digest, part)
 
 
 def _of(value: Any) -> bytes:

@@ -19,11 +19,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from swift_loader.batch.codec import encode
-from swift_loader.batch.layout import ALIGNMENT
 from swift_loader.reuse import entry, index
 from swift_loader.reuse.entry import Entry
 from swift_loader.reuse.files import Files
-from swift_loader.reuse.form import PICKLED, Empty, Form, form_of, load, pickled, unpickled
+from swift_loader.reuse.form import PICKLED, Empty, Form, anywhere, form_of, load, pickled, unpickled
 from swift_loader.reuse.locks import Locks
 from swift_loader.reuse.reader import Mapped, Plain, Reader
 from swift_loader.reuse.room import Room, capacity_of
@@ -89,7 +88,7 @@ class Store:
         self._reader.look()
         return entry.unpack(self._reader.raw(number), number, self._id)
 
-    def get(self, number: int, made_for: int, empty: Empty = np.empty) -> Any:
+    def get(self, number: int, made_for: int, empty: Empty = anywhere) -> Any:
         """A sample as it was made for that epoch; `MISSING` if it is not kept, or its bytes are not what they were.
 
         Its arrays are made by ``empty``.
@@ -108,13 +107,13 @@ class Store:
         good &= (words[:, entry.MADE_FOR] == made_for) & (words[:, entry.FORM] == form)
         return words if good.all() else None
 
-    def nbytes_of(self, numbers: Any, leaves: int) -> int:
-        """The room that the samples of ``numbers`` that are kept need, if each has so many leaves."""
+    def nbytes_of(self, numbers: Any) -> tuple[int, int]:
+        """How many of ``numbers`` are kept, and the bytes of all of them."""
         if not self._reader.look():
-            return 0
+            return 0, 0
         words = self._reader.words(numbers)
         kept = words[entry.sound(words, self._id)]
-        return int(kept[:, entry.SIZE].sum()) + ALIGNMENT * leaves * len(kept)
+        return len(kept), int(kept[:, entry.SIZE].sum())
 
     def fill(self, words: Words, columns: list[Any]) -> bool:
         """Puts samples to their rows: ``columns`` are arrays of bytes, a row for each sample. False if one is bad."""
@@ -149,7 +148,7 @@ class Store:
             return MISSING
         try:
             leaves = self._leaves(found, form, empty)
-        except OSError:
+        except (OSError, ValueError):  # shapes that are damaged may be of no array at all
             return MISSING
         if leaves is None or digest_of_parts(leaves, seed) != found.digest:
             return MISSING
@@ -168,7 +167,8 @@ class Store:
                 return None
             self._copy(room, offset + form.nbytes)
             return [shapes, *room]
-        leaves = [empty((found.nbytes,), "uint8")] if form is None else form.room(empty)
+        # What is pickled may have one array at several places: each is to be its own in a batch.
+        leaves = [np.empty(found.nbytes, np.uint8)] if form is None else form.room(empty)
         self._copy(leaves, offset)
         return leaves
 

@@ -70,14 +70,14 @@ def differences(found: Sequence[Delivered], expected: Sequence[Delivered], *, in
     return [
         *_miscounted(found, expected),
         *_lost_and_doubled(found, expected),
-        *(_out_of_place(found, expected) if in_order else []),
+        *(_out_of_place(found, expected) if in_order else _other_bytes(found, expected)),
     ]
 
 
 def _miscounted(found: Sequence[Delivered], expected: Sequence[Delivered]) -> list[str]:
-    if len(found) == len(expected) or any(one.indices for one in (*found, *expected)):
-        return []  # where batches say which samples they hold, the samples are counted
-    return [f"{len(found)} batches came, expected were {len(expected)}"]
+    # Where batches say which samples they hold, the samples are counted.
+    had, wanted = (sum(not one.indices for one in run) for run in (found, expected))
+    return [] if had == wanted else [f"{had} batches came, expected were {wanted}"]
 
 
 def _lost_and_doubled(found: Sequence[Delivered], expected: Sequence[Delivered]) -> list[str]:
@@ -88,6 +88,19 @@ def _lost_and_doubled(found: Sequence[Delivered], expected: Sequence[Delivered])
     if doubled := had - wanted:
         words.append(f"{doubled.total()} samples came twice or should not have come: {sorted(doubled)[:5]}")
     return words
+
+
+def _other_bytes(found: Sequence[Delivered], expected: Sequence[Delivered]) -> list[str]:
+    """Of batches that hold the same samples; which ones come together is not told where the order is free."""
+    wanted: dict[tuple[int, tuple[int, ...]], set[int]] = {}
+    for one in expected:
+        wanted.setdefault((one.epoch, tuple(one.indices)), set()).add(one.crc)
+    wrong = [
+        f"epoch {one.epoch}, a batch of samples {one.indices} holds other bytes"
+        for one in found
+        if one.crc not in wanted.get((one.epoch, tuple(one.indices)), {one.crc})
+    ]
+    return wrong[:1]
 
 
 def _out_of_place(found: Sequence[Delivered], expected: Sequence[Delivered]) -> list[str]:

@@ -11,6 +11,7 @@ import statistics
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -190,6 +191,36 @@ def test_c11_two_hundred_cycles_most_with_a_fault_leave_nothing():
     assert taken[-1]["cycles"] == 200
     assert not grown(taken)
     assert grown([*taken, {**taken[-1], "descriptors": taken[-1]["descriptors"] + 1}])  # it can be seen
+
+
+CYCLES = """
+import sys
+from tests.datasets import Numbers
+from tests.loaders import started
+
+for _ in range(5):
+    with started(Numbers, {}, start_method=sys.argv[1]) as loader:
+        list(loader)
+print("done", flush=True)
+sys.stdin.read()
+"""
+ADOPTS = """
+import ctypes, os, subprocess, sys
+from pathlib import Path
+
+ctypes.CDLL(None).prctl(36, 1, 0, 0, 0)  # orphans of ours become our children; as many a first process, we never wait
+command = [sys.executable, "-c", sys.argv[2], sys.argv[1]]
+trainer = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+assert trainer.stdout.readline() == b"done\\n"
+children = Path(f"/proc/self/task/{os.getpid()}/children").read_text().split()
+print(len(children) - 1)
+trainer.communicate()
+"""
+
+
+@pytest.mark.parametrize("method", ["forkserver", "spawn", "fork"])
+def test_c11_nothing_is_left_to_the_first_process_of_a_container(method: str, tmp_path: Path):
+    assert run_script(tmp_path, ADOPTS, method, CYCLES) == "0\n"
 
 
 @pytest.mark.soak

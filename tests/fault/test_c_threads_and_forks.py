@@ -40,6 +40,26 @@ def test_c9_one_loader_may_be_handed_from_thread_to_thread():
     assert not differences(found, faultless())
 
 
+@pytest.mark.parametrize("workers", [0, 2])
+def test_c9_several_threads_may_take_from_one_iterator_and_share_one_epoch(workers: int):
+    found: list = []
+    with made(Traced, **{**HERE.settings, "worker_per_consumer": workers}) as loader:
+        loader.start(0)
+        for epoch in range(5):
+            batches = iter(loader)
+
+            def take(at: int = epoch, batches=batches) -> None:
+                found.extend(delivered(at, 0, batch) for batch in batches)
+
+            threads = [threading.Thread(target=take) for _ in range(4)]
+            for thread in threads:
+                thread.start()
+            for thread in threads:
+                thread.join(60)
+            assert loader.state_dict()["epoch"] == epoch + 1
+    assert not differences(found, faultless(5), in_order=False)
+
+
 @pytest.mark.parametrize("in_loop", [True, False])
 def test_c9_a_coroutine_may_iterate_in_its_loop_or_through_a_thread(in_loop: bool):
     async def run() -> list:

@@ -9,6 +9,7 @@ import warnings
 from contextlib import ExitStack
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from swift_loader import Cached, CacheSetting, SwiftLoader
@@ -53,6 +54,59 @@ def test_lists_of_large_arrays_are_read_to_where_they_are_sent_from(count: int, 
     (tmp_path / "asked").unlink()
     assert stream(Wide, kwargs, epochs=3, cache_setting=setting(tmp_path), **more) == plainly
     assert 1 <= len(asked(tmp_path)) <= N // 2
+
+
+@pytest.mark.parametrize("count", [0, 2])
+def test_a_batch_that_fits_without_a_cache_fits_with_one(count: int, tmp_path):
+    """Some leaves go to rows, and would take room twice behind them."""
+    kwargs = {"folder": str(tmp_path)}
+    more = {"ragged": "list", "worker_per_consumer": count, "max_batch_nbytes": 10_000_000}
+    plainly = stream(Mixed, kwargs, epochs=3, **more)
+    assert stream(Mixed, kwargs, epochs=3, cache_setting=setting(tmp_path), **more) == plainly
+
+
+class Mixed(Asked):
+    """Of 300 kB that are alike, and about 300 kB that are not."""
+
+    def sample(self, index: int):
+        return np.full(300_000, index, np.uint8), np.full(300_000 + 10 * index, index, np.uint8)
+
+
+def test_one_array_at_two_places_of_a_sample_is_two_in_a_batch(tmp_path):
+    kwargs, more = {"folder": str(tmp_path)}, {"ragged": "list", "cache_setting": setting(tmp_path)}
+    with started(Twice, kwargs, **more) as loader:
+        for _ in range(3):
+            for batch in loader:
+                for one, other in zip(batch["one"], batch["other"], strict=True):
+                    before = int(other[0])
+                    one.add_(1)
+                    assert (int(one[0]), int(other[0])) == (before + 1, before)
+
+
+class Twice(Asked):
+    """With a text, so that it is pickled."""
+
+    def sample(self, index: int):
+        image = np.full(70_000 + index, index, np.int16)
+        return {"one": image, "other": image, "name": str(index)}
+
+
+KIND = {"now": Texts}
+
+
+def of_the_kind_now(folder: str):
+    return KIND["now"](folder)
+
+
+def test_one_function_that_makes_another_dataset_is_another_origin(tmp_path, monkeypatch):
+    kwargs, settings = {"folder": str(tmp_path)}, {"cache_setting": setting(tmp_path), "worker_per_consumer": 0}
+    texts = stream(of_the_kind_now, kwargs, **settings)
+    assert stream(of_the_kind_now, kwargs, **settings) == texts
+    assert len(asked(tmp_path)) == N
+    monkeypatch.setitem(KIND, "now", Epochs)
+    with pytest.warns(RuntimeWarning, match=r"is made anew: .*of_the_kind_now -> Texts.*of_the_kind_now -> Epochs"):
+        assert stream(of_the_kind_now, kwargs, **settings) != texts
+    assert len(asked(tmp_path)) == 2 * N
 
 
 @pytest.mark.parametrize("medium", ["disk", "memory"])

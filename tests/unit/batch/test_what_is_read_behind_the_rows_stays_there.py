@@ -13,29 +13,33 @@ LARGE = 70_000
 """Bytes that do not go along in the pickle."""
 
 
-def test_arrays_lie_side_by_side_until_there_is_no_room():
-    memory = np.zeros(5 * ALIGNMENT, np.uint8)
-    spare = Spare(memory, ALIGNMENT)
-    one, none, two = spare.empty((3, 5), "float32"), spare.empty((0, 4), "int64"), spare.empty((), "int64")
-    assert [spare.place_of(one), spare.place_of(two), spare.end] == [64, 128, 192]
-    assert none.shape == (0, 4)
-    too_large = spare.empty((129,), "uint8")
-    assert (too_large.shape, spare.place_of(too_large), spare.end) == ((129,), None, 192)
-    last = spare.empty((128,), "uint8")
-    assert (spare.place_of(last), spare.end) == (192, 320)
+def test_large_arrays_of_lists_lie_side_by_side_until_there_is_no_room():
+    memory = np.zeros(ALIGNMENT + 250_000, np.uint8)
+    spare = Spare(memory, ALIGNMENT, {0, 2})
+    one, two = spare.empty(0, (250, 75), "float32"), spare.empty(2, (LARGE,), "uint8")
+    assert [spare.place_of(one), spare.place_of(two), spare.end] == [64, 75_072, 145_088]
+    for leaf, shape in (
+        (1, (LARGE,)),
+        (0, (1000,)),
+        (2, (0, 4)),
+        (0, (105_000,)),
+    ):  # for a row, small, empty, large
+        other = spare.empty(leaf, shape, "uint8")
+        assert (other.shape, spare.place_of(other), spare.end) == (shape, None, 145_088)
+    last = spare.empty(0, (104_000,), "uint8")
+    assert (spare.place_of(last), spare.end) == (145_088, 249_088)
     one[...], two[...], last[...] = 1, 2, 3
     assert memory[64:68].tolist() == np.ones(1, np.float32).view(np.uint8).tolist()
-    assert (memory[128], memory[192], memory[319]) == (2, 3, 3)
-    assert spare.place_of(np.zeros(3)) is None
-    assert spare.place_of(torch.from_numpy(last).numpy()[5:]) == 197
+    assert (memory[75_072], memory[145_088], memory[249_087], memory[249_088]) == (2, 3, 3, 0)
+    assert spare.place_of(torch.from_numpy(last).numpy()[5:]) == 145_093
 
 
 def test_what_lies_there_is_neither_copied_to_a_list_nor_on_sending():
     spec = spec_of(np.zeros(LARGE, np.uint8), 4)
     memory = np.zeros(spec.nbytes + 3 * 80_000, np.uint8)
-    spare = Spare(memory, spec.nbytes)
+    spare = Spare(memory, spec.nbytes, {0})
     writer = RowWriter(spec, memory, ragged=True)
-    ours = [spare.empty((LARGE + n,), "uint8") for n in (1, 2)]
+    ours = [spare.empty(0, (LARGE + n,), "uint8") for n in (1, 2)]
     theirs = np.full(LARGE + 3, 3, np.uint8)
     for n, array in enumerate(ours):
         array[...] = n + 1
@@ -61,6 +65,6 @@ def test_what_lies_there_is_neither_copied_to_a_list_nor_on_sending():
 def test_a_batch_that_has_none_copies_as_before():
     sample = np.zeros(3)
     writer = RowWriter(spec_of(sample, 2), np.zeros(1 << 10, np.uint8), ragged=True)
-    writer.begin(Spare(np.zeros(100, np.uint8), 0))
+    writer.begin(Spare(np.zeros(100, np.uint8), 0, {0}))
     _, (values,) = written(writer, [np.zeros(2), sample])
     assert not np.shares_memory(values[1], sample)

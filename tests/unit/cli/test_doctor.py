@@ -6,6 +6,7 @@ import json
 import os
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -124,29 +125,30 @@ def test_a_trial_that_fails_is_a_problem_with_its_reason():
 
 
 ORPHAN = """
-import os, time
+import os, sys, time
 from swift_loader.pool.guard import set_name
-if os.fork():
+ends = os.pipe()  # its lifeline: the trainer has one end, and it the other
+pid = os.fork()
+if pid:
+    print(pid, flush=True)
+    sys.stdin.read()
     os._exit(0)
 set_name("swift-worker-c0w1")
-print(os.getpid(), flush=True)
+os.close(ends[1])
 time.sleep(60)
 """
 
 
-def test_a_worker_that_has_lost_its_trainer_is_found():
-    with subprocess.Popen([sys.executable, "-c", ORPHAN], stdout=subprocess.PIPE, text=True, cwd=ROOT) as parent:
-        assert parent.stdout is not None
-        pid = int(parent.stdout.readline())
+def test_a_worker_whose_trainer_is_gone_is_found_and_no_other_whatever_trainers_are_called():
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
+    with subprocess.Popen([sys.executable, "-c", ORPHAN], **pipes, text=True, cwd=ROOT) as trainer:
+        pid = int(trainer.stdout.readline())
         try:
-            assert parent.wait(20) == 0
-            if number_of_parent(pid) != 1:
-                pytest.skip("orphans do not become the children of process 1 here")
+            until(lambda: Path(f"/proc/{pid}/comm").read_text() == "swift-worker-c0\n", "its name")
+            assert pid not in facts.gather().orphans
+            trainer.stdin.close()
+            assert trainer.wait(20) == 0
             until(lambda: pid in facts.gather().orphans, "the orphan")
         finally:
             os.kill(pid, 9)
-
-
-def number_of_parent(pid: int) -> int:
-    with open(f"/proc/{pid}/stat") as file:
-        return int(file.read().rpartition(")")[2].split()[1])
+    until(lambda: pid not in facts.gather().orphans, "its end")  # also where nobody has waited for it yet

@@ -120,7 +120,7 @@ def test_samples_of_many_shapes_have_one_form_and_those_of_many_structures_are_p
     assert max(forms) <= 64
     for number in range(100, 200):
         found = store.entry(number)
-        for bit in (number % 64, 8 * (found.nbytes - 1)):  # in a length, and in the last byte
+        for bit in (number % 64, 64 * 5 + 62, 8 * (found.nbytes - 1)):  # in two lengths, and in the last byte
             flip(tmp_path / "kept.data", 8 * found.offset + bit)
             assert store.get(number, 0) is MISSING
             flip(tmp_path / "kept.data", 8 * found.offset + bit)

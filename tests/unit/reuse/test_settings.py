@@ -99,7 +99,9 @@ DIFFERENT = [
     ({"a": ["ab", "c"]}, {"a": ["a", "bc"]}), ({"a": [[1], 2]}, {"a": [[1, 2]]}), ({"a": {}}, {"b": {}}),
     ({"x": np.arange(6)}, {"x": np.arange(6).reshape(2, 3)}), ({"x": np.arange(3)}, {"x": np.arange(3.0)}),
     ({"x": np.arange(3)}, {"x": np.array([0, 1, 3])}), ({"f": len}, {"f": abs}), ({"o": Plain(1)}, {"o": Plain(2)}),
-    ({"f": lambda x: x + 1}, {"f": lambda x: x + 2}),
+    ({"f": lambda x: x + 1}, {"f": lambda x: x + 2}), ({"f": lambda: [Numbers]}, {"f": lambda: [Records]}),
+    ({"f": lambda: [lambda: 1]}, {"f": lambda: [lambda: 2]}), ({"f": lambda *, a=1: a}, {"f": lambda *, a=2: a}),
+    ({"f": lambda x: x in (1, 2)}, {"f": lambda x: x in (1, 3)}),
 ]  # fmt: skip
 
 

@@ -1,0 +1,81 @@
+"""Row A23: a sample closes, or writes to, a descriptor that is ours, as a library does that closes a number twice."""
+
+from __future__ import annotations
+
+import os
+import socket
+import stat
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from swift_loader.pool import messages
+from tests.fault.oracle import HANG_S, Traced, World, differences, faultless, in_thread, record
+from tests.loaders import started
+
+HARM = {
+    "text": b"GET / HTTP/1.1",
+    "json": b'{"a": 1}',
+    "nothing": b"",
+    "half a pickle": bytes((messages.FAILURE,)) + b"\x80\x05\x95",
+    "a short parcel": bytes((messages.PARCEL,)) + b"123",
+    "what only we say": bytes((messages.ORDERS,)) + bytes(40),
+}
+
+
+class Harms(Traced):
+    """At one sample, and once only, does so to every socket of its process."""
+
+    def __init__(self, path: str, harm: bytes | None, **options: Any) -> None:
+        super().__init__(**options)
+        self.path, self.harm = path, harm
+
+    def __getitem__(self, index: int) -> Any:
+        if index == 13 and not os.path.exists(self.path):
+            Path(self.path).touch()
+            for fd in range(3, 64):
+                if _is_socket(fd):
+                    self._do_harm_to(fd)
+        return super().__getitem__(index)
+
+    def _do_harm_to(self, fd: int) -> None:
+        if self.harm is None:
+            with socket.socket(fileno=os.dup(fd)) as same:
+                same.shutdown(socket.SHUT_WR)
+        else:
+            os.write(fd, self.harm)
+
+
+def _is_socket(fd: int) -> bool:
+    try:
+        return stat.S_ISSOCK(os.fstat(fd).st_mode)
+    except OSError:
+        return False
+
+
+@pytest.mark.parametrize(
+    ("harm", "method"),
+    [
+        *((harm, "forkserver") for harm in ("text", "nothing", "half a pickle", "shut down")),
+        ("json", "spawn"),
+        ("nothing", "fork"),
+    ],
+)
+def test_a23_the_worker_is_replaced_and_no_batch_is_harmed(harm: str, method: str, tmp_path: Path):
+    world = World(method, 2, in_thread=False)
+    kwargs = {"path": str(tmp_path / "done"), "harm": HARM.get(harm)}
+
+    def run() -> list[Any]:
+        with started(Harms, kwargs, timeout_s=2 * HANG_S, **world.settings) as loader:
+            return record(loader)
+
+    found = run() if method == "fork" else in_thread(run)
+    assert (tmp_path / "done").exists()
+    assert not differences(found, faultless())
+
+
+@pytest.mark.parametrize("harm", [harm for harm in HARM if harm != "nothing"])
+def test_a23_what_is_no_message_is_known_as_none(harm: str):
+    with pytest.raises(messages.Garbled, match=rf"^{len(HARM[harm])} bytes that begin with b"):
+        messages.read(HARM[harm])
