@@ -8,6 +8,7 @@ import operator
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from importlib.util import find_spec
+from numbers import Real
 from pathlib import Path
 from typing import Any, Literal, get_args
 
@@ -99,18 +100,12 @@ def _one_of(name: str, value: object, kind: Any) -> None:
 
 
 def _frequency(value: Any) -> float:
-    if isinstance(value, float) and math.isinf(value) and value > 0:
-        return value
-    wanted = "a whole number of epochs from 2 on, or math.inf for never"
-    try:
-        if isinstance(value, bool):
-            raise TypeError
-        number = operator.index(value)
-    except TypeError:
-        raise _wrong("update_frequency", wanted, value) from None
-    if number < 2:
-        raise _wrong("update_frequency", wanted, value)
-    return number
+    is_number = isinstance(value, Real) and not isinstance(value, bool)
+    if is_number and value == math.inf:
+        return math.inf
+    if not is_number or not value >= 2 or value != int(value):
+        raise _wrong("update_frequency", "a whole number of epochs from 2 on, or math.inf for never", value)
+    return int(value)
 
 
 def _nbytes(value: Any) -> int | None:

@@ -5,6 +5,7 @@ For scripts that are written for these two. They say in other words what `SwiftL
 
 from __future__ import annotations
 
+import re
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -54,6 +55,7 @@ class DataLoader:
     Raises:
         ConfigError: if an argument is wrong, or the dataset cannot be used.
         WorkerStartFailed: if the dataset cannot be built.
+        DataError, LayoutError: if the first batch cannot be made.
 
     Example:
         >>> from swift_loader import DataLoader
@@ -143,6 +145,10 @@ class DataLoader:
     def set_epoch(self, epoch: int) -> None:
         """See `SwiftLoader.set_epoch`."""
         self._running.set_epoch(epoch)
+
+    def replay(self, epoch: int, step: int) -> Any:
+        """See `SwiftLoader.replay`."""
+        return self._running.replay(epoch, step)
 
     def state_dict(self) -> dict[str, int | str]:
         """See `SwiftLoader.state_dict`."""
@@ -245,7 +251,8 @@ def _in_words_of(loader: DataLoader) -> Iterator[None]:
         text = str(error)
         for ours, theirs in loader._words.items():
             text = text.replace(ours, theirs)
-        raise ConfigError(text.replace("SwiftLoader", type(loader).__name__)) from error.__cause__
+        # What only SwiftLoader has is named as its own.
+        raise ConfigError(re.sub(r"SwiftLoader(?!\.)", type(loader).__name__, text)) from error.__cause__
 
 
 def _refuse_wrong(queue_size: Any, prefetch_time: Any, pin_memory: Any, use_threading: Any) -> None:

@@ -33,6 +33,8 @@ _A_LITTLE_LONGER = 2.0
 #: Beyond what the rounds themselves may take: for starting, and for ending.
 _PATIENCE_S = 120.0
 _ERROR_LINES = 12
+#: A killed process is gone by then.
+_END_S = 5.0
 
 
 class SideFailed(Exception):
@@ -170,7 +172,8 @@ def _child(told: dict[str, Any], timeout_s: float) -> dict[str, Any]:
     finally:
         with contextlib.suppress(ProcessLookupError):  # workers that have outlived it, or were stopped with it
             os.killpg(child.pid, signal.SIGKILL)
-        child.communicate()
+        with contextlib.suppress(subprocess.TimeoutExpired):  # whoever left its session may hold its pipes
+            child.communicate(timeout=_END_S)
     lines = out.strip().splitlines()
     if child.returncode or not lines:
         tail = "\n".join(err.strip().splitlines()[-_ERROR_LINES:])

@@ -28,6 +28,10 @@ class Cached:
         self.dataset = dataset
         self.then = then
 
+    def __init_subclass__(cls) -> None:
+        if "__getitem__" in vars(cls):  # a loader that keeps samples asks the two parts, and would leave it out
+            raise TypeError("a Cached cannot have a __getitem__ of its own: what it does belongs into `then`")
+
     def __len__(self) -> int:
         return len(self.dataset)
 

@@ -50,7 +50,11 @@ class Origin:
     def differs_from(self, other: Self) -> str:
         """What is another, in words."""
         pairs = ((field.name, getattr(other, field.name), getattr(self, field.name)) for field in fields(self))
-        return ", ".join(f"{name} was {was!r} and is {now!r}" for name, was, now in pairs if was != now)
+        return ", ".join(
+            "arguments are others" if name == "arguments" else f"{name} was {was!r} and is {now!r}"
+            for name, was, now in pairs
+            if was != now
+        )
 
 
 @dataclass(frozen=True, slots=True)

@@ -37,6 +37,8 @@ _ADVICE = {
     errno.EDQUOT: "your quota there is used up: make room, or name a prefix on another disk",
     errno.EFBIG: "files may not grow larger there (ulimit -f): raise that, or name a prefix on another disk",
     errno.EROFS: "that disk can only be read: name a prefix on another",
+    errno.ENOENT: "its folder is gone: make it, or name another prefix",
+    errno.ENOTDIR: "a part of its path is a file: name another prefix",
     errno.EIO: "that disk is failing: name a prefix on another",
     errno.ENOMEM: "there is no memory left for it: give the cache less (nbytes)",
 }

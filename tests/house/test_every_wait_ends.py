@@ -15,12 +15,15 @@ import pytest
 ROOT = Path(__file__).resolve().parents[2]
 #: Names of calls that wait, and how many positional arguments they have where a deadline is among them.
 WAITS = {
-    "get": 1, "join": 1, "wait": 1, "acquire": 1, "result": 1, "communicate": 1, "poll": 1, "select": 1,
+    "get": 1, "join": 1, "wait": 1, "acquire": 1, "result": 1, "communicate": 2, "poll": 1, "select": 1,
     "synchronize": 1, "recv": 9, "recvmsg": 9, "recv_fds": 9, "recvfrom": 9, "recv_into": 9, "accept": 9,
     "create_connection": 2, "waitpid": 9, "waitid": 9, "sleep": 9, "select.select": 4, "flock": 9, "lockf": 9,
+    "sendall": 9, "sendmsg": 9, "send_fds": 9,
 }  # fmt: skip
 #: What makes something that ``with`` may wait for.
 LOCKS = {"Lock", "RLock", "Condition", "Semaphore", "BoundedSemaphore"}
+#: What ``with`` waits for at its end.
+GROUPS = {"Popen", "ThreadPoolExecutor", "ProcessPoolExecutor", "TaskGroup"}
 #: Programs that are run to their end.
 PROGRAMS = {"run", "call", "check_call", "check_output"}
 #: Calls that open a file by its path.
@@ -38,6 +41,10 @@ ENDS = {
     ("pool/channel.py", "recvmsg"): "the other end's death ends it; in the trainer it never waits",
     ("pool/brisk.py", "recvmsg"): "never waits: MSG_DONTWAIT",
     ("pool/crew.py", "result"): "the dataset's own time, in a worker: the consumer kills it after timeout_s",
+    ("cli/bench_side.py", "sleep"): "the consumer's time, as the user said",
+    ("cli/top.py", "sleep"): "the user's time from look to look",
+    ("pool/channel.py", "sendmsg"): "in the trainer it never waits; of a worker the trainer reads, or ends it",
+    ("reuse/host.py", "send_fds"): "a few bytes, into a socket that was just made",
     ("pool/starter.py", "get"): "close() puts an item",
     ("pool/outbox.py", "wait"): "a daemon thread of a worker, which ends with it",
     ("pool/outbox.py", "sleep"): "20 ms",
@@ -45,6 +52,7 @@ ENDS = {
     ("reuse/host.py", "recv_fds"): "its socket has a timeout",
     ("testing/faulty.py", "sleep"): "it is the fault: the loader under test ends it",
     # Locks: what their holders do meanwhile.
+    ("epoch.py", "with _turn"): "waits for a batch as this thread would, which has its deadlines",
     ("engines/lifeline.py", "with _no_fork"): "makes or closes a pipe; or forks",
     (
         "engines/local.py",
@@ -109,8 +117,16 @@ def _waits(tree: ast.AST, locks: set[str]):
         if isinstance(node, ast.With):
             yield from ((f"with {_name(one.context_expr)}", node.lineno) for one in node.items
                         if _name(one.context_expr) in locks)  # fmt: skip
+            calls = [one.context_expr for one in node.items if isinstance(one.context_expr, ast.Call)]
+            yield from ((f"with {_name(one.func)}", node.lineno) for one in calls if _name(one.func) in GROUPS)
         if isinstance(node, ast.Call):
             yield from _calls_that_wait(node)
+
+
+def _is_no_deadline(value: ast.expr) -> bool:
+    """``None``, ``True`` (for "block") and negative numbers: for ever."""
+    is_negative = isinstance(value, ast.UnaryOp) and isinstance(value.op, ast.USub)
+    return is_negative or (isinstance(value, ast.Constant) and any(value.value is one for one in (None, True)))
 
 
 def _is_path(opens: ast.expr) -> bool:
@@ -121,13 +137,14 @@ def _is_path(opens: ast.expr) -> bool:
 
 def _calls_that_wait(node: ast.Call):
     name, base = _name(node.func), _name(node.func.value) if isinstance(node.func, ast.Attribute) else None
-    has_timeout = any(key.arg == "timeout" for key in node.keywords)
+    has_timeout = any(key.arg == "timeout" and not _is_no_deadline(key.value) for key in node.keywords)
     if base == "subprocess" and name in PROGRAMS and not has_timeout:
         yield f"subprocess.{name}", node.lineno
     elif name in FILES and (name != "open" or base in (None, "os", "io", "path") or _is_path(node.func)):
         yield "opens a file", node.lineno
     elif base is not None:
-        has_deadline = len(node.args) >= WAITS.get(name, 0) or has_timeout
+        given = [arg for arg in node.args if not _is_no_deadline(arg)]
+        has_deadline = len(given) >= (2 if base == "futures" else WAITS.get(name, 0)) or has_timeout
         is_text = isinstance(node.func.value, ast.Constant)
         makes_poll = name == "poll" and isinstance(node.func.value, ast.Name) and node.func.value.id == "select"
         if name in WAITS and not has_deadline and not is_text and not makes_poll:
@@ -146,10 +163,9 @@ def _found() -> dict[tuple[str, str], list[int]]:
 
 
 def test_no_wait_is_without_a_deadline():
-    unbounded = {
-        place: lines for place, lines in _found().items() if place not in ENDS and not place[0].startswith("cli/")
-    }
-    assert not unbounded
+    found = {place: lines for place, lines in _found().items() if place not in ENDS}
+    # What a command opens its user has named; Ctrl-C ends that.
+    assert not {place: found[place] for place in found if not place[0].startswith("cli/") or place[1] != "opens a file"}
 
 
 def test_every_exception_is_still_needed():
@@ -166,7 +182,11 @@ def test_every_exception_is_still_needed():
         ("fcntl.flock(fd, 2)", True), ("subprocess.run(['x'])", True), ("subprocess.run(['x'], timeout=5)", False),
         ("self._lock = threading.RLock()\nwith self._lock: pass", True), ("with open_it() as x: pass", False),
         ("open('x')", True), ("os.open('x', 0)", True), ("Path('x').read_text()", True), ("engine.open()", False),
-        ("Path(x).open()", True),
+        ("Path(x).open()", True), ("queue.get(True)", True), ("queue.get(True, 5)", False), ("ready.poll(None)", True),
+        ("ready.poll(-1)", True), ("thread.join(timeout=None)", True), ("child.communicate('x')", True),
+        ("child.communicate('x', 5)", False), ("futures.wait(these)", True), ("futures.wait(these, 5)", False),
+        ("with subprocess.Popen(['x']) as p: pass", True), ("with ThreadPoolExecutor(3) as t: pass", True),
+        ("sock.sendall(x)", True), ("lock.acquire(True)", True), ("lock.acquire(False)", False),
     ],
 )  # fmt: skip
 def test_the_scan_finds_what_it_is_for(text: str, waits: bool):

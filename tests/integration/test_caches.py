@@ -75,12 +75,13 @@ class Mixed(Asked):
 def test_one_array_at_two_places_of_a_sample_is_two_in_a_batch(tmp_path):
     kwargs, more = {"folder": str(tmp_path)}, {"ragged": "list", "cache_setting": setting(tmp_path)}
     with started(Twice, kwargs, **more) as loader:
-        for _ in range(3):
-            for batch in loader:
-                for one, other in zip(batch["one"], batch["other"], strict=True):
-                    before = int(other[0])
-                    one.add_(1)
-                    assert (int(one[0]), int(other[0])) == (before + 1, before)
+        batches = [batch for _ in range(3) for batch in loader]
+        pairs = [pair for batch in batches for pair in zip(batch["one"], batch["other"], strict=True)]
+        assert len(pairs) == 3 * N
+        for one, other in pairs:
+            before = int(other[0])
+            one.add_(1)
+            assert (int(one[0]), int(other[0])) == (before + 1, before)
 
 
 class Twice(Asked):
@@ -223,7 +224,7 @@ def test_a_cache_of_another_dataset_is_made_anew_with_a_message(tmp_path):
             (Texts, kwargs, {"version": "2"}),
             "dataset was 'tests.kept_datasets.Asked' and is 'tests.kept_datasets.Texts",
         ),
-        ((Texts, {**kwargs, "unused": 1}, {"version": "2"}), "arguments was"),
+        ((Texts, {**kwargs, "unused": 1}, {"version": "2"}), "arguments are others"),
         ((Texts, {**kwargs, "unused": 1, "count": 40}, {"version": "2"}), "samples was 48 and is 40"),
     ):
         dataset, given, more = changed

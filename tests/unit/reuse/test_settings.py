@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from swift_loader import CacheSetting, ConfigError
+from swift_loader import Cached, CacheSetting, ConfigError
 from swift_loader.reuse.origin import origin_of
 from tests.datasets import Numbers, Records
 from tests.loaders import made
@@ -58,6 +58,9 @@ def test_a_dict_and_a_typed_setting_say_the_same():
     typed = CacheSetting(Path("a"), np.int64(5), "spread", nbytes=np.int32(100_000), version="3")
     given = {"prefix": "a", "update_frequency": 5, "refresh": "spread", "nbytes": 100_000, "version": "3"}
     assert CacheSetting.parse(given) == typed
+    assert CacheSetting("a", np.float32("inf")) == CacheSetting("a")
+    assert CacheSetting("a", 5.0) == CacheSetting("a", 5)
+
     assert CacheSetting.parse(typed) is typed
     assert CacheSetting.parse(None) is None
     assert CacheSetting("a").update_frequency == math.inf
@@ -131,3 +134,11 @@ def test_the_origin_is_the_same_in_another_process():
 def test_arguments_that_cannot_be_told_apart_are_refused():
     with pytest.raises(ConfigError, match=r"must know again what .*Numbers is built with"):
         _origin({"lock": __import__("threading").Lock()})
+
+
+def test_a_cached_that_would_be_taken_apart_is_refused():
+    with pytest.raises(TypeError, match="what it does belongs into `then`"):
+
+        class Shaken(Cached):
+            def __getitem__(self, index: int):
+                return -super().__getitem__(index)

@@ -25,27 +25,37 @@ def _read_back_by_first_come(orders: list[list[int]], room: int) -> list[int]:
     return found
 
 
-def _read_back_by_foresight(orders: list[list[int]], room: int) -> list[int]:
+class _Foresight:
     """What is needed last is thrown out, if it is needed later than what has come: no other way reads back more."""
-    count = len(orders[0])
-    places = [np.argsort(order) for order in orders]
-    kept: dict[int, int] = {}
-    last: list[tuple[int, int]] = []
-    found = []
-    for epoch, order in enumerate(orders[:-1]):
-        found.append(0)
-        for index in order:
-            found[-1] += index in kept
-            needed = (epoch + 1) * count + int(places[epoch + 1][index])
-            if index not in kept and len(kept) == room:
-                while kept.get(last[0][1]) != -last[0][0]:
-                    heapq.heappop(last)
-                if -last[0][0] < needed:
-                    continue
-                del kept[heapq.heappop(last)[1]]
-            kept[index] = needed
-            heapq.heappush(last, (-needed, index))
-    return found
+
+    def __init__(self, room: int) -> None:
+        self.room = room
+        self.kept: dict[int, int] = {}
+        self.last: list[tuple[int, int]] = []
+
+    def is_kept(self, index: int, needed: int) -> bool:
+        """Whether it is there; ``needed``: when it is used the next time."""
+        found = index in self.kept
+        if found or len(self.kept) < self.room or self._thrown_out_for(needed):
+            self.kept[index] = needed
+            heapq.heappush(self.last, (-needed, index))
+        return found
+
+    def _thrown_out_for(self, needed: int) -> bool:
+        while self.kept.get(self.last[0][1]) != -self.last[0][0]:
+            heapq.heappop(self.last)
+        if -self.last[0][0] < needed:
+            return False
+        del self.kept[heapq.heappop(self.last)[1]]
+        return True
+
+
+def _read_back_by_foresight(orders: list[list[int]], room: int) -> list[int]:
+    places, foresight = [np.argsort(order) for order in orders], _Foresight(room)
+    return [
+        sum(foresight.is_kept(index, (epoch + 1) * len(order) + int(places[epoch + 1][index])) for index in order)
+        for epoch, order in enumerate(orders[:-1])
+    ]
 
 
 @pytest.mark.parametrize("settings", [{}, {"shuffle": False}, {"window": 5, "mix": 3}], ids=str)
