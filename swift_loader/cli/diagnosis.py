@@ -157,15 +157,18 @@ def _cores(facts: Facts) -> Finding:
 
 def _threads(facts: Facts) -> Finding:
     name, usable = "library threads", min(facts.cores_allowed, facts.core_quota or facts.cores)
-    asked = facts.thread_variables.get("OMP_NUM_THREADS", "")
-    count = int(asked) if asked.isdigit() else facts.cores_allowed
-    told = f"OMP_NUM_THREADS={asked}" if asked else "OMP_NUM_THREADS is not set"
+    known = {variable: int(text) for variable, text in facts.thread_variables.items() if text.isdigit()}
+    # Others, such as MKL_NUM_THREADS, count for their own library where they are set, and this one for all.
+    known.setdefault("OMP_NUM_THREADS", facts.cores_allowed)
+    variable = max(known, key=lambda one: (known[one], one == "OMP_NUM_THREADS"))
+    asked, count = facts.thread_variables.get(variable, ""), known[variable]
+    told = f"{variable}={asked}" if asked else f"{variable} is not set"
     if count > usable:
         fitting = max(1, int(usable))
         return Finding(
             name, "advice", f"{told}: {count} in the trainer for {usable:g} cores",
             "They fight for the cores, with the workers too (workers have one each).",
-            f"export OMP_NUM_THREADS={fitting}",
+            f"export {variable}={fitting}",
         )  # fmt: skip
     if not asked and usable > 1:
         return Finding(name, "ok", f"{count} in a trainer, 1 in a worker")

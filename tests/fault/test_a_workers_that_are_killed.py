@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import random
 import threading
+import time
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
@@ -141,8 +142,10 @@ def test_a1_a_worker_killed_at_a_random_batch_is_replaced(method: str, in_main_t
 
 def test_a8_a_poison_sample_is_named_and_with_no_more_attempts_than_were_set(tmp_path):
     with started(Deadly, {"folder": str(tmp_path), "how": "segfault"}, shuffle=False, max_attempts=2) as loader:
+        begun = time.monotonic()
         with pytest.raises(PoisonedTicket, match=r"killed 2 workers.* sample 13"):
             list(loader)
+        assert time.monotonic() - begun < 20  # to reach: 2 s
         with pytest.raises(PoisonedTicket):  # in the next epoch too
             list(loader)
     assert issubclass(PoisonedTicket, Exception)

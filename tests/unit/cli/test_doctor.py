@@ -39,6 +39,13 @@ ODD = [
     ({"core_quota": 2.5}, "library threads", "advice", "8 in the trainer for 2.5 cores", "OMP_NUM_THREADS=2"),
     ({"thread_variables": {"OMP_NUM_THREADS": "32"}}, "library threads", "advice", "OMP_NUM_THREADS=32", "fight"),
     ({"thread_variables": {"OMP_NUM_THREADS": "1"}}, "library threads", "ok", "1 in a trainer", ""),
+    (
+        {"thread_variables": {"OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "64"}},
+        "library threads",
+        "advice",
+        "MKL_NUM_THREADS=64: 64 in the trainer for 8 cores",
+        "export MKL_NUM_THREADS=8",
+    ),
     ({"locked": (65536, 65536), "driver": True, "gpus": 1}, "page locks", "advice", "up to 64 kB", "ulimit -l"),
     ({"locked": (65536, 65536)}, "page locks", "ok", "no matter without a GPU", ""),
     ({"driver": True, "torch_cuda": None}, "GPU", "problem", "built without CUDA", "pytorch.org"),
