@@ -275,8 +275,8 @@ class SwiftLoader:
         self._start(*self._start_arguments)
 
     def statistics(self) -> dict[str, float]:
-        """What was measured since `start`, as a flat dict that any logger takes; the names are in docs/benchmark.md."""
-        return self._started().statistics()
+        """What was measured since `start`, as a flat dict for any logger (docs/benchmark.md); starts nothing."""
+        return {} if self._runtime is None else self._runtime.statistics()
 
     def report(self, *, all_ranks: bool = False, timeout_s: float = 10.0) -> str:
         """What the last epoch was spent on, what to change, and what that would bring: a page of 80 columns.

@@ -22,7 +22,7 @@ from weakref import WeakSet
 from swift_loader import ranks
 from swift_loader.device.landing import Landing
 from swift_loader.device.stage import Cargo, Laps, Stage, StageAhead
-from swift_loader.errors import ConfigError, DataError, LayoutError, PoisonedTicket, SwiftLoaderError
+from swift_loader.errors import ConfigError, DataError, LayoutError, LoaderClosed, PoisonedTicket, SwiftLoaderError
 from swift_loader.plan.plan import EpochPlan, Plan
 from swift_loader.pool.dispatch import Delivery, Failed, Full
 from swift_loader.pool.failures import place_of
@@ -266,6 +266,8 @@ class Runtime:
         return self._pool.worker_pids()
 
     def statistics(self) -> dict[str, float]:
+        if os.getpid() != self.pid:  # what was counted is behind locks of the parent
+            raise LoaderClosed(self.why_closed)
         return {
             **self._witness.statistics(),
             **self._pool.statistics(),

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import sys
 from typing import Any
+
+#: Of a line of 80: behind it a terminal writes ^C, and on the next line if there is no room.
+WIDTH = 78
 
 
 def bars() -> Any:
@@ -18,3 +22,13 @@ def bars() -> Any:
 
     tqdm.monitor_interval = 0
     return tqdm
+
+
+def wipe() -> None:
+    """Clears the line on which a bar was when it was stopped by Ctrl-C.
+
+    Example:
+        >>> wipe()
+    """
+    if sys.stderr.isatty():
+        print("\r\033[K", end="", file=sys.stderr, flush=True)

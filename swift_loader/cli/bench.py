@@ -17,7 +17,7 @@ from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from swift_loader.cli import naming
+from swift_loader.cli import bar, naming
 from swift_loader.cli.bench_side import EPOCHS, SIDES, Measured, Spec
 from swift_loader.errors import ConfigError
 
@@ -80,6 +80,7 @@ def run(arguments: argparse.Namespace) -> int:
             report = latest
     except KeyboardInterrupt:
         is_stopped = True
+        bar.wipe()
         print("stopped; so far:\n")
     told = report.to_dict()
     print(json.dumps(told, indent=1) if arguments.json else report)
@@ -143,11 +144,9 @@ def _rounds(report: Report, sides: Sequence[str], count: int) -> Iterator[Report
 
 
 def _with_bar(turns: list[str]) -> Iterator[str]:
-    from swift_loader.cli.bar import bars
-
-    with bars()(turns, disable=None, leave=False, ncols=80, bar_format=_BAR) as bar:
-        for side in bar:
-            bar.set_description_str(side)
+    with bar.bars()(turns, disable=None, leave=False, ncols=bar.WIDTH, bar_format=_BAR) as shown:
+        for side in shown:
+            shown.set_description_str(side)
             yield side
 
 

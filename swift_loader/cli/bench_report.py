@@ -38,6 +38,7 @@ METRICS = (
     Metric("cpu_ms", "CPU ms", "CPU time per batch", "ms"),
     Metric("pss_mb", "PSS MB", "memory of all processes", "MB"),
 )
+HEADERS = (METRICS[0].header, "low - high", *(metric.header for metric in METRICS[1:]))
 
 
 @dataclass(frozen=True)
@@ -69,17 +70,23 @@ class Report:
 
     def table(self) -> str:
         """A line for each side, at most 80 columns wide."""
-        lines = [f"{'':<18}{'samples/s':>10}{'low - high':>17}" + "".join(f"{m.header:>8}" for m in METRICS[1:])]
+        rate, spread, *others = HEADERS
+        lines = [f"{'':<18}{rate:>10}{spread:>17}" + "".join(f"{header:>8}" for header in others)]
         lines.append("-" * len(lines[0]))
         for side in self.sides:
             if not self.rounds.get(side):
                 lines.append(f"{LABELS[side]:<18}  failed")
                 continue
-            rates = self.values(side, METRICS[0])
-            spread = f"{short(min(rates))} - {short(max(rates))}" if rates else "-"
-            cells = [short(self.middle(side, metric)) for metric in METRICS]
-            lines.append(f"{LABELS[side]:<18}{cells[0]:>10}{spread:>17}" + "".join(f"{cell:>8}" for cell in cells[1:]))
+            rate, spread, *others = self.cells(side)
+            lines.append(f"{LABELS[side]:<18}{rate:>10}{spread:>17}" + "".join(f"{cell:>8}" for cell in others))
         return "\n".join(lines)
+
+    def cells(self, side: str) -> list[str]:
+        """What a table says of a side, by `HEADERS`."""
+        rates = self.values(side, METRICS[0])
+        spread = f"{short(min(rates))} - {short(max(rates))}" if rates else "-"
+        rate, *others = [short(self.middle(side, metric)) for metric in METRICS]
+        return [rate, spread, *others]
 
     @property
     def verdict(self) -> str:
@@ -93,12 +100,13 @@ class Report:
             if mine is None or best is None:
                 continue
             its = self.middle(best, metric) or 0.0
-            said = f"{metric.title} ({short(mine)} against {short(its)} {metric.unit})"
             ratio = _ratio(mine, its, metric)
             if 1 / _ALIKE < ratio < _ALIKE or self._overlap(best, metric):
-                alike.append(said)
+                alike.append(_compared(metric, mine, its))
+            elif ratio > 1:
+                ours.append(_compared(metric, mine, its))
             else:
-                (ours if ratio > 1 else theirs).append(said)
+                theirs.append(_compared(metric, its, mine))
         parts = [("swift_loader is better at", ours), ("torch is better at", theirs), ("Alike:", alike)]
         text = ". ".join(f"{head} {', '.join(said)}" for head, said in parts if said)
         return f"{text}." if text else "There is nothing to compare."
@@ -170,10 +178,8 @@ def panels(report: Report) -> list[Panel]:
 
 def page(report: Report) -> Page:
     """The page; its chart is still to be drawn."""
-    head = ("", *(metric.header for metric in METRICS))
-    cells = [
-        (LABELS[side], *(short(report.middle(side, metric)) for metric in METRICS)) for side in report.sides
-    ]  # fmt: skip
+    head = ("", *HEADERS)
+    cells = [(LABELS[side], *report.cells(side)) for side in report.sides]
     name = report.spec.dataset.rpartition(":")[2]
     title = f"{name}: swift_loader beside torch's DataLoader"
     return Page(title, report.verdict, "", Table(head, cells), "", report.notes)
@@ -184,6 +190,10 @@ def short(value: float | None) -> str:
     if value is None:
         return "-"
     return f"{value:,.0f}" if abs(value) >= 100 else f"{value:.3g}"
+
+
+def _compared(metric: Metric, one: float, other: float) -> str:
+    return f"{metric.title} ({short(one)} against {short(other)} {metric.unit})"
 
 
 def _ratio(mine: float, best: float, metric: Metric) -> float:

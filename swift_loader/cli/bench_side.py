@@ -110,7 +110,7 @@ def swift(spec: Spec, length: int) -> Any:
     """Our loader."""
     from swift_loader.loader import SwiftLoader
 
-    settings: dict[str, Any] = {"seed": spec.seed, "collate_fn": spec.collate_fn, "benchmark": False}
+    settings: dict[str, Any] = {"seed": spec.seed, "collate_fn": spec.collate_fn}
     settings["start_method"] = spec.start_method
     if spec.steps is not None:
         settings["plan"] = Excerpt(length, spec.batch_size, spec.steps, spec.seed)

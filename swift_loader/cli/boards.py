@@ -8,7 +8,7 @@ is being read.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -18,6 +18,8 @@ from swift_loader.pool.control import Cell, cell_words_of
 
 _LINK = f"/memfd:{board.NAME} (deleted)"
 _CONTROL_LINK = "/memfd:swift-control (deleted)"
+#: Takes over whose parent has gone.
+_INIT = 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,12 +31,18 @@ class Found:
     number: int
     """The board's descriptor there: a trainer may have several loaders."""
     shown: Shown
+    job: int = 0
+    """What ranks of one job have in common: the process that has started them, or their group where that is gone."""
 
 
 def find() -> list[Found]:
-    """All loaders of this user, by trainer and consumer."""
-    found = [one for folder in Path("/proc").iterdir() if folder.name.isdigit() for one in _of_process(folder)]
-    return sorted(found, key=lambda one: (one.shown.consumer, one.pid, one.number))
+    """All loaders of this user, by job and consumer."""
+    return in_order(one for folder in Path("/proc").iterdir() if folder.name.isdigit() for one in _of_process(folder))
+
+
+def in_order(found: Iterable[Found]) -> list[Found]:
+    """One job after the other, and in it one consumer after the other."""
+    return sorted(found, key=lambda one: (one.job, one.shown.consumer_count, one.shown.consumer, one.pid, one.number))
 
 
 def _of_process(folder: Path) -> Iterator[Found]:
@@ -42,13 +50,15 @@ def _of_process(folder: Path) -> Iterator[Found]:
         if folder.stat().st_uid != os.geteuid():
             return
         places = [place for place in (folder / "fd").iterdir() if _leads_to(place, _LINK)]
-        number_inside = _number_inside(folder) if places else 0
+        if not places:
+            return
+        number_inside, job = _number_inside(folder), _job_of(folder)
     except OSError:  # gone meanwhile, or not for us to see
         return
     for place in places:
         shown = _read(place)
         if shown is not None and shown.pid == number_inside:
-            yield Found(int(folder.name), int(place.name), _as_now(folder, shown))
+            yield Found(int(folder.name), int(place.name), _as_now(folder, shown), job)
 
 
 def _leads_to(place: Path, link: str) -> bool:
@@ -96,7 +106,17 @@ def _at_work(worker: WorkerShown, fd: int) -> WorkerShown:
 
 def _number_inside(folder: Path) -> int:
     """The number that a process knows itself by; another one where it lives in a container."""
+    return int(_status(folder, "NSpid").split()[-1])
+
+
+def _job_of(folder: Path) -> int:
+    parent = int(_status(folder, "PPid"))
+    return parent if parent > _INIT else os.getpgid(int(folder.name))
+
+
+def _status(folder: Path, name: str) -> str:
     for line in (folder / "status").read_text(encoding="utf-8", errors="replace").splitlines():
-        if line.startswith("NSpid:"):
-            return int(line.split()[-1])
-    return int(folder.name)
+        key, _, value = line.partition(":")
+        if key == name:
+            return value
+    return folder.name

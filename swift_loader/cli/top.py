@@ -5,6 +5,8 @@ from __future__ import annotations
 import argparse
 import contextlib
 import json
+import os
+import re
 import select
 import shutil
 import signal
@@ -22,6 +24,10 @@ from swift_loader.cli import boards, panel
 
 _WIDTH = 80
 _OPEN, _CLOSE = "\033[?1049h\033[?25l", "\033[?25h\033[?1049l"
+#: What a terminal sends for one key.
+_KEYS = re.compile(rb"\033[\[O][0-9;]*[A-Za-z~]|.", re.DOTALL)
+_LINES = {b"j": 1, b"\033[B": 1, b"\033OB": 1, b"k": -1, b"\033[A": -1, b"\033OA": -1}
+_PAGES = {b" ": 1, b"\033[6~": 1, b"b": -1, b"\033[5~": -1}
 _HOME, _REST_OF_LINE, _REST_OF_SCREEN = "\033[H", "\033[K", "\033[J"
 
 
@@ -50,17 +56,19 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _show(interval_s: float) -> None:
+    first = 0
     while True:
         width, height = shutil.get_terminal_size((_WIDTH, 24))
-        loaders = boards.find()
-        lines = [_heading(len(loaders), width), "", *panel.lines_of(loaders, perf_counter_ns(), width)]
-        if len(lines) > height:
-            lines = [*lines[: height - 1], f"... {len(lines) - height + 1} lines more"[:width]]
+        loaders, room = boards.find(), max(1, height - 2)
+        part, first = panel.part_of(panel.lines_of(loaders, perf_counter_ns(), width, room), first, room, width)
+        lines = [_heading(len(loaders), width), "", *part][:height]
         frame = "\n".join(line + _REST_OF_LINE for line in lines)
         sys.stdout.write(f"{_HOME}{frame}{_REST_OF_SCREEN}")
         sys.stdout.flush()
-        if _is_asked_to_leave(interval_s):
+        move = _asked_move(interval_s, room)
+        if move is None:
             return
+        first += move
 
 
 def _heading(count: int, width: int) -> str:
@@ -69,12 +77,22 @@ def _heading(count: int, width: int) -> str:
     return f"{left[: max(0, width - len(right) - 1)]:<{max(0, width - len(right))}}{right}"[:width]
 
 
-def _is_asked_to_leave(patience_s: float) -> bool:
+def _asked_move(patience_s: float, page: int) -> int | None:
+    """How many lines to scroll by, as keys ask within that time; None if we are to leave."""
     if not sys.stdin.isatty():
         time.sleep(patience_s)
-        return False
+        return 0
     ready, _, _ = select.select([sys.stdin], [], [], patience_s)
-    return bool(ready) and sys.stdin.read(1) in ("q", "Q", "")
+    if not ready:
+        return 0
+    return _move_of(os.read(sys.stdin.fileno(), 1024), page)
+
+
+def _move_of(typed: bytes, page: int) -> int | None:
+    keys = _KEYS.findall(typed)
+    if not keys or {b"q", b"Q"} & set(keys):
+        return None
+    return sum(_LINES.get(key, 0) + page * _PAGES.get(key, 0) for key in keys)
 
 
 @contextlib.contextmanager

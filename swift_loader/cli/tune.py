@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from swift_loader.cli import naming
+from swift_loader.cli import bar, naming
 from swift_loader.errors import ConfigError, SwiftLoaderError
 from swift_loader.loader import SwiftLoader
 
@@ -20,7 +20,8 @@ if TYPE_CHECKING:
     from swift_loader.cli.page import Page
     from swift_loader.tuning import Progress, Tuning
 
-_BAR = "{desc:<46.46} |{bar}|"
+#: There is room for a choice that differs in everything.
+_BAR = "|{bar:8}| {desc:.67}"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -67,6 +68,7 @@ def run(arguments: argparse.Namespace) -> int:
         naming.show_error("tune", error)
         return 1
     except KeyboardInterrupt:
+        bar.wipe()
         print("stopped" if watch.last is None else f"stopped; so far:\n\n{watch.last}")
         return 130
     found = dataclasses.replace(found, subject=found.subject._replace(arguments=_as_in_a_call(keywords)))
@@ -103,15 +105,13 @@ class _Watch:
 
     @contextlib.contextmanager
     def shown(self, seconds: float) -> Iterator[None]:
-        from swift_loader.cli.bar import bars
-
-        with bars()(total=seconds, disable=None, leave=False, ncols=80, bar_format=_BAR) as self._bar:
+        with bar.bars()(total=seconds, disable=None, leave=False, ncols=bar.WIDTH, bar_format=_BAR) as self._bar:
             yield
 
     def __call__(self, progress: Progress) -> None:
         self.last = progress.so_far
         minutes, seconds = divmod(max(0, round(progress.seconds - progress.passed_s)), 60)
-        self._bar.set_description_str(f"at most {minutes}:{seconds:02} left, {progress.now}", refresh=False)
+        self._bar.set_description_str(f"<{minutes}:{seconds:02} left, {progress.now}", refresh=False)
         self._bar.n = progress.passed_s
         self._bar.refresh()
 

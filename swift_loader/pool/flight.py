@@ -6,16 +6,19 @@ have written it. Knows nothing of how a batch is made; `swift_loader.replay` doe
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import errno
+import hashlib
 import json
 import mmap
 import os
+import re
 import shlex
 import stat
 import struct
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Self
@@ -35,6 +38,9 @@ _LENGTH = struct.Struct("<Q")
 _TAIL_NBYTES = _LENGTH.size + len(_MARK)
 #: Nobody has asked for a file that is written by itself, so it is small or it is not there.
 _MOST_UNASKED_NBYTES = 64 << 20
+#: Where no seed is set each run that fails has a file of its own: so many of them stay.
+_MOST_UNASKED = 10
+_DIGEST_NBYTES = 6
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,16 +67,48 @@ def for_one_process(recipe: Recipe) -> Recipe:
     config = dataclasses.replace(
         recipe.config, worker_count=0, log=None, benchmark_file=None, trace_file=None, share_dataset=False
     )
-    return dataclasses.replace(recipe, config=config)
+    return dataclasses.replace(recipe, config=config, memory=None)
 
 
-def save(path: Path, recipe: Recipe, most_nbytes: int | None = None) -> None:
+def save(path: Path, recipe: Recipe) -> None:
     """Writes what makes the batches of ``recipe`` again, for this user alone, as a whole or not at all.
 
     Raises:
         ConfigError: if the dataset or a function cannot be pickled.
-        OSError: if it cannot be written, or takes more than ``most_nbytes``.
+        OSError: if it cannot be written.
     """
+    with _packed(path, recipe) as data:
+        publish(path, data, is_private=True)
+
+
+def save_beside(beside: Path, recipe: Recipe) -> Path:
+    """The same without having been asked: where, follows from the content, so no run writes over what another needs.
+
+    Raises:
+        ConfigError: if the dataset or a function cannot be pickled.
+        OSError: if it cannot be written, or is large.
+    """
+    with _packed(beside, recipe, _MOST_UNASKED_NBYTES) as data:
+        digest = hashlib.blake2b(data, digest_size=_DIGEST_NBYTES).hexdigest()
+        path = beside.with_name(f"{beside.name}-{digest}.replay")
+        publish(path, data, is_private=True)
+    with contextlib.suppress(OSError):
+        _thin_out(beside, path)
+    return path
+
+
+def _thin_out(beside: Path, newest: Path) -> None:
+    """Removes the oldest of those that were written there without having been asked for."""
+    name = re.compile(rf"{re.escape(beside.name)}-[0-9a-f]{{{2 * _DIGEST_NBYTES}}}\.replay")
+    others = [place for place in beside.parent.iterdir() if name.fullmatch(place.name) and place != newest]
+    others.sort(key=lambda place: place.lstat().st_mtime_ns, reverse=True)
+    for place in others[_MOST_UNASKED - 1 :]:
+        place.unlink()
+
+
+@contextlib.contextmanager
+def _packed(path: Path, recipe: Recipe, most_nbytes: int | None = None) -> Iterator[mmap.mmap]:
+    """All that the file at ``path`` is to hold."""
     try:
         fd, _ = pack(for_one_process(recipe))
     except Unsendable as error:
@@ -84,7 +122,7 @@ def save(path: Path, recipe: Recipe, most_nbytes: int | None = None) -> None:
         place = json.dumps(asdict(Place.here())).encode()
         os.pwrite(fd, place + _LENGTH.pack(len(place)) + _MARK, end)
         with mmap.mmap(fd, 0, access=mmap.ACCESS_READ) as data:
-            publish(path, data, is_private=True)
+            yield data
     finally:
         os.close(fd)
 
@@ -126,39 +164,37 @@ class FlightRecorder:
 
     def __init__(self, recipe: Recipe) -> None:
         self._recipe = recipe
-        self._path = unasked_path(recipe.config, recipe.consumer)
-        self._is_written = False
+        self._beside = unasked_place(recipe.config, recipe.consumer)
+        self._written: Path | None = None
 
     def written_to(self, path: Path) -> None:
         """The user has written the file himself."""
-        self._path, self._is_written = path, True
+        self._written = path
 
     def command(self, epoch: int, step: int) -> str:
         """What to type. Never raises: something else has gone wrong already."""
-        path = self._path
-        if path is not None and not self._is_written:
+        if self._written is None and self._beside is not None:
             try:
                 if self._recipe.dataset is not None:  # it may be as large as memory
                     raise OSError(errno.EFBIG, "a whole dataset")
-                save(path, self._recipe, _MOST_UNASKED_NBYTES)
-                self._is_written = True
+                self._written = save_beside(self._beside, self._recipe)
             except (OSError, ConfigError):
-                path = self._path = None
-        if path is None:
+                self._beside = None
+        if self._written is None:
             return f"loader.replay(epoch={epoch}, step={step})"
         where = f"--epoch {epoch} --step {step} --rank {self._recipe.consumer}"
-        return f"swift-loader replay --state {shlex.quote(str(path))} {where}"
+        return f"swift-loader replay --state {shlex.quote(str(self._written))} {where}"
 
 
-def unasked_path(config: LoaderConfig, consumer: int) -> Path | None:
-    """Beside which of the files that were asked for it is written; None where there is none."""
+def unasked_place(config: LoaderConfig, consumer: int) -> Path | None:
+    """How the file's name begins: beside which of those that were asked for; None where there is none."""
     named = config.benchmark_file or config.trace_file or (None if config.log is None else config.log.path)
     if named is None:
         return None
     path = Path(named).absolute()
     if path.exists() and not path.is_file():  # /dev/null and its like
         return None
-    return path.with_name(f"{path.stem}-{consumer}.replay")
+    return path.with_name(f"{path.stem}-{consumer}")
 
 
 def _refuse_foreign(path: Path, found: os.stat_result) -> None:

@@ -77,7 +77,7 @@ def _shown(line: Line) -> WorkerShown:
         index=-1 if index is None else index,
         ordered=len(line.outstanding),
         unmerged=line.unmerged,
-        still_s=round(line.policy.still_s, 1),
+        still_s=round(line.policy.still_s, 1) if line.is_watched else 0.0,  # it may be of orders that are done
         deaths=line.deaths,
         last_death=line.last_death[:300],
     )

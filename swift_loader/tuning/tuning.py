@@ -196,7 +196,7 @@ def told(evidence: Evidence, task: Task, subject: Subject, found: Choice | None)
     return Tuning(
         choice=choice,
         rows=rows,
-        notes=(*_shared(subject, task), *_notes(evidence, choice)),
+        notes=(*_shared(subject, task), *_faster(evidence, choice, task.base), *_notes(evidence, choice)),
         is_whole=found is not None,
         usual=task.base,
         consumer_s=task.consumer_s,
@@ -224,6 +224,22 @@ def _shared(subject: Subject, task: Task) -> list[str]:
         return []
     cores = f"{task.machine.cores:g} core{'s' if task.machine.cores != 1 else ''}"
     return [f"Measured for one of {subject.consumers} consumers, on its share of this machine: {cores}."]
+
+
+def _faster(evidence: Evidence, choice: Choice, usual: Choice) -> list[str]:
+    """Why what was fastest was not chosen."""
+    fastest = max(evidence.looks, key=evidence.rate, default=choice)
+    rate = _short(evidence.rate(fastest))
+    if evidence.rate(fastest) <= evidence.rate(choice) or rate == _short(evidence.rate(choice)):
+        return []
+    if evidence.feeds(choice):
+        both = evidence.feeds(fastest)
+        why = "the consumer waits for neither, and this is less" if both else "the consumer waits less"
+    elif choice < fastest:
+        why = "this is less, and so small a gain may be noise"
+    else:
+        why = "it did better where both were looked at in turns"
+    return [f"{fastest.words(usual)} gave more ({rate} batches/s). The answer is {choice.words(usual)} since {why}."]
 
 
 def _notes(evidence: Evidence, choice: Choice) -> list[str]:

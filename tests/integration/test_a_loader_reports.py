@@ -87,6 +87,22 @@ def test_statistics_have_shares_and_rates_of_the_newest_epoch(count: int):
     assert all(isinstance(value, int | float) for value in found.values())
 
 
+@pytest.mark.parametrize("count", [0, 1])
+def test_statistics_start_nothing_and_are_to_be_had_after_close(count: int):
+    with made(Numbers, {"count": 32}, worker_per_consumer=count) as loader:
+        assert loader.statistics() == {}
+        loader.start(0)
+        list(loader)
+        during = loader.statistics()
+    after = loader.statistics()
+    assert set(after) == set(during)
+    assert {name: after[name] for name in ("batches", "samples", "wait_s", "samples_per_s", "epoch")} == {
+        name: during[name] for name in ("batches", "samples", "wait_s", "samples_per_s", "epoch")
+    }
+    assert after["batches"] == 4
+    assert loader.statistics() == after
+
+
 def test_left_out_samples_that_are_too_many_are_told_with_their_place():
     settings = {"batch_size": 4, "shuffle": False, "on_error": "skip", "max_skipped": 1, "worker_per_consumer": 1}
     told = pytest.raises(DataError, match=r"max_skipped=1 \(consumer 0, epoch 0, step 0\)")

@@ -6,6 +6,7 @@ import os
 import pickle
 import random
 import re
+import shlex
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -163,13 +164,16 @@ def test_errors_of_every_kind_name_the_command_and_the_file_beside_the_benchmark
         raise DataError("unreadable")
 
     path = tmp_path / "b.jsonl"
-    expected = f"swift-loader replay --state {tmp_path / 'b-0.replay'} --epoch 0 --step 0 --rank 0"
+    file = rf"{re.escape(str(tmp_path))}/b-0-[0-9a-f]{{12}}\.replay"
+    expected = rf"swift-loader replay --state ({file}) --epoch 0 --step 0 --rank 0"
     rows: list[tuple[Any, dict[str, Any], type[Exception], dict[str, Any]]] = [
         (Fails, {"at": 3}, DataError, {"validate": False}),
         (Numbers, {}, LayoutError, {"collate_fn": ragged}),
         (Numbers, {}, DataError, {"batch_encoder": bytes, "batch_decoder": no_batch, "worker_per_consumer": 0}),
         (Crashes, {"bad": {3: "abort"}}, PoisonedTicket, {"max_attempts": 1}),
     ]
+
+    written: set[Path] = set()
 
     def take_one(dataset: Any, kwargs: dict[str, Any], settings: dict[str, Any]) -> None:
         settings = {"worker_per_consumer": 1, "shuffle": False, "benchmark_file": path, **settings}
@@ -179,10 +183,51 @@ def test_errors_of_every_kind_name_the_command_and_the_file_beside_the_benchmark
     for dataset, kwargs, error, settings in rows:
         with pytest.raises(error) as told:
             take_one(dataset, kwargs, settings)
-        assert told.value.replay == expected
-        assert str(told.value).splitlines()[-1].endswith(f": {expected}")
-        assert (tmp_path / "b-0.replay").stat().st_mode & 0o7777 == 0o600
-        (tmp_path / "b-0.replay").unlink()
+        found = re.fullmatch(expected, told.value.replay)
+        assert found is not None, told.value.replay
+        assert str(told.value).splitlines()[-1].endswith(f": {told.value.replay}")
+        assert Path(found[1]).stat().st_mode & 0o7777 == 0o600
+        written.add(Path(found[1]))
+    assert len(written) == len(rows)
+    assert set(tmp_path.glob("*.replay")) == written
+
+
+def failed_run(folder: Path, bad: int, **settings: Any) -> str:
+    """What to type after a run over 16 samples, all in one batch, of which one cannot be had."""
+    settings = {"worker_per_consumer": 0, "shuffle": False, "seed": 1, "batch_size": 4, **settings}
+    with pytest.raises(DataError) as told, started(Fails, {"at": bad}, logger=str(folder / "l.log"), **settings) as one:
+        list(one)
+    return told.value.replay
+
+
+@pytest.mark.usefixtures("elsewhere")
+def test_two_loaders_with_one_log_name_each_its_own_file(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+    trains, validates = failed_run(tmp_path, 13), failed_run(tmp_path, 9)
+    for command, bad in ((trains, 13), (validates, 9)):
+        assert cli.main(shlex.split(command)[1:]) == 1
+        assert f"sample {bad} is bad" in capsys.readouterr().err
+
+
+def test_the_same_settings_and_seed_are_written_to_the_same_file(tmp_path: Path):
+    command = failed_run(tmp_path, 13)
+    (file,) = tmp_path.glob("*.replay")
+    content = file.read_bytes()
+    assert failed_run(tmp_path, 13) == command
+    assert list(tmp_path.glob("*.replay")) == [file]
+    assert file.read_bytes() == content
+    assert failed_run(tmp_path, 13, seed=2) != command
+
+
+def test_files_that_nobody_has_asked_for_do_not_pile_up(tmp_path: Path):
+    mine = [tmp_path / name for name in ("l-0.replay", "l-0-mine.replay", "l-1-0123456789ab.replay")]
+    for path in mine:
+        path.touch()
+    written = [Path(shlex.split(failed_run(tmp_path, 13, seed=seed))[3]) for seed in range(13)]
+    left = set(tmp_path.glob("*.replay")) - set(mine)
+    assert len(left) == 10
+    assert left < set(written)
+    assert written[-1] in left
+    assert all(path.exists() for path in mine)
 
 
 @pytest.fixture

@@ -51,6 +51,7 @@ def test_a_stuck_loader_is_seen_with_the_sample_that_it_is_stuck_in(tmp_path: Pa
             (told,) = [one for one in json.loads(capsys.readouterr().out)["loaders"] if one["pid"] == script.pid]
             assert (told["shown"]["consumer"], told["shown"]["consumer_count"], told["shown"]["step"]) == (0, 2, 2)
             assert told["shown"]["dataset"] == "Sleeps"
+            assert told["job"] == os.getpid()
             stuck, *_ = [worker for worker in told["shown"]["workers"] if worker["index"] == 20]
             assert (stuck["stage"], stuck["state"]) == ("fetches", "serves")
             assert stuck["pid"] in {process.pid for process in descendants(script.pid)}
@@ -174,6 +175,8 @@ def test_in_a_terminal_it_is_refreshed_until_q_and_gives_the_terminal_back():
     os.close(theirs)
     try:
         text = read_until(ours, lambda text: text.count("\033[H") >= 3)
+        os.write(ours, b"j\033[A")
+        text += read_until(ours, lambda text: "\033[H" in text)
         os.write(ours, b"q")
         text += read_until(ours, lambda text: "\033[?1049l" in text)
         assert top.wait(30) == 0

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from swift_loader.cli import bench, bench_report, family, main
+from swift_loader.cli import bench, bench_report, bench_side, family, main
 from swift_loader.cli.bench_report import Report
 from swift_loader.cli.bench_side import Batches, Excerpt, Measured, Spec, _Lap, told
 from swift_loader.plan.plan import Plan
@@ -37,7 +37,7 @@ def test_each_is_told_where_it_is_better_and_torch_by_its_better_way():
         "swift_loader is better at throughput (900 against 450 samples/s), gap between epochs (0.2 against 10 ms)"
     )
     assert theirs == (
-        "torch is better at first batch (0.3 against 0.1 s), memory of all processes (300 against 200 MB)"
+        "torch is better at first batch (0.1 against 0.3 s), memory of all processes (200 against 300 MB)"
     )
     assert alike == "Alike: CPU time per batch (5 against 5.1 ms)."
 
@@ -46,6 +46,22 @@ def test_sides_whose_rounds_overlap_are_alike():
     quick, slow = replace(GOOD, samples_per_s=1000.0), replace(GOOD, samples_per_s=700.0)
     torch = {"torch": [slow, quick, GOOD], "swift": [GOOD, slow, slow]}
     assert "Alike: throughput (700 against 900" in Report(SPEC, 640, 2.0, torch, {}).verdict
+
+
+def test_the_page_has_the_columns_of_the_terminal():
+    rounds = [GOOD, replace(GOOD, samples_per_s=700.0), replace(GOOD, samples_per_s=1000.0)]
+    report = Report(SPEC, 640, 2.0, {"swift": rounds}, {})
+    table = bench_report.page(report).table
+    assert table.head == ("", "samples/s", "low - high", "first s", "gap ms", "CPU ms", "PSS MB")
+    assert table.rows == [("swift_loader", "900", "700 - 1,000", "0.3", "0.2", "5", "300")]
+    assert [word for cell in table.rows[0] for word in cell.split()] == report.table().splitlines()[2].split()
+
+
+def test_our_side_is_set_as_a_user_gets_it():
+    with bench_side.swift(SPEC, 640) as loader:
+        assert loader._config.measures
+        next(iter(loader))
+        assert loader.statistics()["batches"] == 1
 
 
 def test_what_could_not_be_measured_and_who_failed_is_said():

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from swift_loader.cli.boards import Found
-from swift_loader.cli.panel import figures_of, lines_of
+from swift_loader.cli.boards import Found, in_order
+from swift_loader.cli.panel import figures_of, lines_of, part_of
+from swift_loader.cli.top import _move_of
 from tests.shown import S, shown, worker
 
 HOLDERS = ("slots_free", "slots_ordered", "slots_full", "slots_leased")
@@ -68,7 +69,7 @@ def test_a_board_that_nobody_writes_is_told_of_only_while_something_should_be_ma
 
 def test_a_loader_that_is_not_measured_says_so():
     assert "not measured (benchmark=False)" in page(shown(is_measured=False))
-    assert "1 batches so far; the consumer works" in page(shown(recent_batches=0, batches=1))
+    assert "1 batch so far; the consumer works" in page(shown(recent_batches=0, batches=1))
 
 
 @pytest.mark.parametrize("width", [20, 40, 79, 80, 132])
@@ -85,6 +86,75 @@ def test_no_line_is_wider_than_the_terminal(width: int):
     lines = page(everything, everything, width=width).splitlines()
     assert max(map(len, lines)) <= width
     assert not any(line != line.rstrip() for line in lines)
+
+
+def short(*loaders: object, width: int = 80) -> list[str]:
+    return lines_of([Found(4242, 7, one) for one in loaders], 100 * S, width, height=22)
+
+
+def test_four_ranks_fit_a_terminal_whose_workers_are_summed_up():
+    idle = [worker(number, stage="waits", index=-1, ordered=0) for number in range(3)]
+    stuck = shown(consumer=2, workers=[*idle, worker(3, index=100, still_s=12.4)], is_waiting=True)
+    ranks = [shown(consumer=n, workers=[worker(i) for i in range(4)]) for n in range(2)]
+    lines = short(*ranks, stuck, shown(consumer=3, last=["DataError: " + "word " * 40]))
+    assert len(lines) <= 22
+    assert sum("batches/s" in line for line in lines) == 4
+    assert "  4 workers (worker 3 still 12 s, fetches sample 100): 3 idle, 1 fetches" in lines
+    assert lines.count("  4 workers: 4 fetch") == 2
+    assert sum(line.startswith("  ! DataError: word") and line.endswith(" ...") for line in lines) == 1
+    assert max(map(len, lines)) <= 80
+    assert any("waits for an order" in line for line in short(stuck))  # alone it has room
+
+
+def test_what_does_not_fit_is_scrolled_to():
+    lines = [f"line {number}" for number in range(30)]
+    assert part_of(lines, 0, 30, 80) == (lines, 0)
+    part, first = part_of(lines, 3, 10, 80)
+    assert part == [*lines[3:12], "lines 4-12 of 30; j, k and arrows scroll"]
+    assert first == 3
+    assert part_of(lines, 10**6, 10, 80) == ([*lines[21:], "lines 22-30 of 30; j, k and arrows scroll"], 21)
+    assert part_of(lines, -5, 10, 80)[1] == 0
+    assert part_of(lines, 0, 10, 12)[0][-1] == "lines 1-9 of"
+
+
+@pytest.mark.parametrize(
+    ("typed", "move"),
+    [
+        (b"jjj", 3), (b"\033[B\033OBk", 1), (b"\033[A", -1), (b" j", 21), (b"\033[5~", -20), (b"x\033", 0),
+        (b"jq", None), (b"Q", None), (b"", None),
+    ],
+)  # fmt: skip
+def test_keys_scroll_or_leave(typed: bytes, move: int | None):
+    assert _move_of(typed, 20) == move
+
+
+def test_jobs_are_not_mixed():
+    found = [
+        Found(pid, 7, shown(consumer=consumer, consumer_count=count), job)
+        for pid, consumer, count, job in [
+            (40, 1, 2, 30), (41, 0, 2, 30), (42, 1, 2, 31), (43, 0, 2, 31), (50, 0, 1, 20), (51, 0, 1, 20)
+        ]
+    ]  # fmt: skip
+    assert [one.pid for one in in_order(found)] == [50, 51, 41, 40, 43, 42]
+
+
+def test_one_batch_more_than_is_kept_does_not_leave_the_bar():
+    assert "ready [##########] 10/10" in page(shown(ready=11))
+
+
+@pytest.mark.parametrize(
+    ("given", "width", "line"),
+    [
+        ({}, 61, "  12.5 batches/s  400 samples/s  starved 25%  works for 0.0 s"),
+        ({}, 60, "  12.5 batches/s  starved 25%  works for 0.0 s"),
+        ({"recent_batches": 123450, "recent_samples": 987654320, "recent_nbytes": 10**12, "since_ns": 30 * S}, 80,
+         "  12,345 batches/s  98,765,432 samples/s  100 GB/s  starved 25%  works for 70 s"),
+        ({"recent_batches": 123450, "recent_samples": 98765432100, "recent_nbytes": 10**12, "since_ns": 30 * S}, 80,
+         "  12,345 batches/s  9,876,543,210 samples/s  starved 25%  works for 70 s"),
+    ],
+)  # fmt: skip
+def test_rates_that_do_not_fit_are_left_out_whole(given: dict, width: int, line: str):
+    assert line in page(shown(**given), width=width).splitlines()
 
 
 def test_texts_of_other_processes_cannot_steer_the_terminal():

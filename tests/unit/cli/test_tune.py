@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import os
 import signal
@@ -14,7 +15,8 @@ import pytest
 
 from swift_loader import ConfigError, DataError
 from swift_loader.cli import main
-from swift_loader.tuning import Progress
+from swift_loader.cli import tune as command
+from swift_loader.tuning import Progress, Tuning
 from swift_loader.tuning.asked import config_for
 from swift_loader.tuning.looks import Choice
 from tests.datasets import Failing, Noted, Numbers, Slow, calls
@@ -83,7 +85,28 @@ def test_a_wrong_call_is_answered_with_2(tune: Tune, words: list[str]):
     assert err.startswith("swift-loader tune: ")
 
 
-def test_ctrl_c_ends_the_command_with_what_was_found(tune: Tune, tmp_path: Path):
+class Terminal(io.StringIO):
+    """What is written to it is looked at."""
+
+    def isatty(self) -> bool:
+        return True
+
+
+def test_the_bar_has_room_for_what_is_tried_and_behind_it_for_a_ctrl_c(monkeypatch: pytest.MonkeyPatch):
+    terminal, watch = Terminal(), command._Watch()
+    monkeypatch.setattr("sys.stderr", terminal)
+    words = Choice(16, 16, 40, 40).words(Choice(1))
+    with watch.shown(100.0):
+        watch(Progress(words, 3.0, 100.0, Tuning(choice=Choice(1))))
+        frames = terminal.getvalue().split("\r")
+    assert f"| <1:37 left, {words}" in frames[-1]
+    assert max(map(len, frames)) <= 78
+
+
+def test_ctrl_c_ends_the_command_with_what_was_found(tune: Tune, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    terminal = Terminal()
+    monkeypatch.setattr("sys.stderr", terminal)
+
     def interrupt() -> None:
         until(lambda: len(calls(tmp_path)) > 100, "samples")
         os.kill(os.getpid(), signal.SIGINT)
@@ -96,6 +119,7 @@ def test_ctrl_c_ends_the_command_with_what_was_found(tune: Tune, tmp_path: Path)
     thread.join(20)
     assert code == 130
     assert out.startswith("stopped")
+    assert terminal.getvalue().endswith("\r\033[K")  # no bar is left above it
     assert descendants() == []
 
 

@@ -8,10 +8,13 @@ from swift_loader.pool.control import BUILDS, FETCHES, Cell
 from swift_loader.pool.line import Line
 from swift_loader.pool.messages import Order
 from swift_loader.pool.policy import Event, Instruction
+from swift_loader.pool.view import View
 
 
 class Process:
     """A process that can only be killed."""
+
+    pid = 4711
 
     def __init__(self):
         self.kills = self.asks = 0
@@ -218,3 +221,21 @@ def test_a_worker_that_waits_for_orders_is_left_alone(line):
     assert process.kills == 0
     worker.close()
     line.disconnect()
+
+
+def test_only_who_should_get_on_with_something_is_shown_as_standing_still(line):
+    def shown():
+        (worker,) = View([line], None, 3).workers()
+        return worker.pid, worker.ordered, worker.still_s
+
+    line.process = Process()
+    line.policy.happened(Event.LAUNCHED)
+    line.look(1.0), line.look(2.04)
+    assert shown() == (4711, 0, 2.0)  # it builds its dataset
+    line.greet()
+    _order(line, 5)
+    line.cell.enter(FETCHES, 5)
+    line.look(1.0), line.look(1.5)
+    assert shown() == (4711, 1, 1.5)
+    line.outstanding.clear()  # answered, and nobody has looked since
+    assert shown() == (4711, 0, 0.0)

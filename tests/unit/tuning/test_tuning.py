@@ -50,6 +50,29 @@ def test_what_keeps_up_is_told_with_its_figures():
     ]
 
 
+@pytest.mark.parametrize(
+    ("rates", "chosen", "starved", "why"),
+    [
+        ((12.5, 24.8, 25.2), 2, {}, "the consumer waits for neither, and this is less"),
+        ((12.5, 25.2, 24.8), 3, {2: 0.2}, "the consumer waits less"),
+        ((10.0, 18.0, 18.3), 2, {}, "this is less, and so small a gain may be noise"),
+        ((10.0, 18.3, 18.0), 3, {}, "it did better where both were looked at in turns"),
+    ],
+)
+def test_it_is_said_why_what_was_fastest_was_not_chosen(
+    rates: tuple[float, ...], chosen: int, starved: dict[int, float], why: str
+):
+    evidence = seen(*rates)
+    for workers, share in starved.items():
+        looks = evidence.looks[Choice(workers)]
+        looks[:] = [look._replace(wait_s=share * look.seconds) for look in looks]
+    found = told(evidence, TASK, SUBJECT, Choice(chosen))
+    (note,) = [note for note in found.notes if "gave more" in note]
+    rate = evidence.rate(Choice(5 - chosen))
+    assert note == f"{5 - chosen} workers gave more ({rate:.1f} batches/s). The answer is {chosen} workers since {why}."
+    assert not [note for note in told(seen(*sorted(rates)), TASK, SUBJECT, Choice(3)).notes if "gave more" in note]
+
+
 @pytest.mark.parametrize(("cpu_s", "remedy"), [(7.0, "2 cores cannot do more"), (0.4, "waits for (disk, network)")])
 def test_where_nothing_keeps_up_it_is_said_why(cpu_s: float, remedy: str):
     evidence = seen(10.0, 18.0, 18.1)
