@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from swift_loader.telemetry.account import Account
 from swift_loader.telemetry.summary import PERCENTILES, Spread, WorkerShare
-from swift_loader.telemetry.verdict import counted, percent, verdict
+from swift_loader.telemetry.verdict import counted, number, percent, verdict
 
 WIDTH = 80
 #: More workers than this are told of by the least, the median and the most busy.
@@ -44,7 +44,7 @@ def _head(account: Account) -> list[str]:
         "landed it": summary.land_s / summary.seconds if summary.seconds > 0 else 0.0,
     }
     shares["worked"] = max(0.0, 1 - sum(shares.values()))
-    rates = f"{_number(summary.batches_per_s)} batches/s, {_number(summary.samples_per_s)} samples/s"
+    rates = f"{number(summary.batches_per_s)} batches/s, {number(summary.samples_per_s)} samples/s"
     return [
         f"swift_loader: epoch {account.epoch}{so_far}, {whose}, {made_by}",
         f"{summary.batches:,} batches of {summary.samples:,} samples in {_seconds(summary.seconds)}: {rates}",
@@ -142,7 +142,7 @@ def rank_table(standings: Sequence[Standing | None]) -> str:
             lines.append(f"{consumer:>8} missing")
             continue
         cells = [
-            str(consumer), str(one.epoch), f"{one.batches:,}", _number(one.samples_per_s), percent(one.starved_share),
+            str(consumer), str(one.epoch), f"{one.batches:,}", number(one.samples_per_s), percent(one.starved_share),
             percent(one.busy_share), percent(one.workers_busy_share),
         ]  # fmt: skip
         lines.append(" ".join(f"{cell:>{width}}" for cell, width in zip(cells, columns.values(), strict=True)))
@@ -162,10 +162,6 @@ def _slowest_of(standings: Sequence[Standing | None]) -> str:
 
 def _wrapped(text: str) -> list[str]:
     return textwrap.wrap(text, WIDTH)
-
-
-def _number(value: float) -> str:
-    return f"{value:,.0f}" if value >= 100 else f"{value:.1f}"
 
 
 def _seconds(value: float) -> str:

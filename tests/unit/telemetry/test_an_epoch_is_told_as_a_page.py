@@ -82,10 +82,33 @@ def test_the_verdict_says_how_little_is_left_where_cores_run_out():
     )
 
 
+def endless(workers: int, cpu_ms: int) -> list[BatchRecord]:
+    """Workers that fetch for 40 ms, for a consumer that takes next to nothing for a batch."""
+    wait_ms = 40 // max(1, workers)
+    return [record._replace(busy_ns=MS // 1000, cpu_ns=cpu_ms * MS) for record in waiting(max(1, workers), wait_ms)]
+
+
+@pytest.mark.parametrize(
+    ("workers", "cpu_ms", "cores", "said"),
+    [
+        (8, 2, 1.0, "With 20 workers instead of 8 throughput should rise from 200 to about 500 batches/s: then the"),
+        (2, 2, 1.0, "much (from 50.0 to about 100 batches/s), and so on up to about 20: then the only core is busy;"),
+        (0, 1, 8.0, "Each worker should bring about 25.0 batches/s, as far as cores and memory last."),
+        (0, 40, 4.0, "With 4 workers instead of none throughput should rise from 25.0 to about 100 batches/s: then"),
+        (0, 40, 1.0, "Workers would bring nothing: the only core is busy;"),
+        (20, 2, 1.0, "More workers would bring nothing: the only core is busy;"),
+    ],
+)  # fmt: skip
+def test_of_a_consumer_that_takes_no_time_the_verdict_tells_throughput(workers, cpu_ms, cores, said):
+    text = verdict(an_account(endless(workers, cpu_ms), workers=workers, cores=cores))
+    assert said in text
+    assert "wait should fall" not in text
+
+
 def test_the_verdict_names_others_that_hold_the_cores():
     records = [a._replace(cpu_ns=20 * MS, delay_ns=20 * MS) for a in waiting(2, 30)]
     text = verdict(an_account(records, cores=2.0, others_s=4.0))
-    assert "other processes held 1.0 of the 2 cores." in text
+    assert "other processes hold 1.0 of the 2 cores." in text
 
 
 def test_where_nothing_starves_the_verdict_says_what_may_be_saved():
