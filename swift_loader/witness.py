@@ -78,9 +78,12 @@ class Witness:
             self.live.begin_epoch(at.epoch, at.step, step_count)
 
     def failed(self, error: BaseException) -> None:
-        """A batch could not be had."""
+        """A batch could not be had, or the workers not be started."""
+        said = f"{type(error).__name__}: {error}".removesuffix(": ")
         if self.live is not None:
-            self.live.tell(f"{type(error).__name__}: {error}")
+            self.live.tell(said)
+        if self._log is not None:
+            self._log.error(said)
 
     @property
     def looks(self) -> bool:
@@ -161,6 +164,11 @@ class Witness:
         """Writes what became of a worker. Called by the threads that serve workers."""
         if self._log is not None:
             self._log.info(what, worker=worker)
+
+    def lost(self, worker: int, what: str) -> None:
+        """The same for a worker that has died: another takes its place, and yet it should not be."""
+        if self._log is not None:
+            self._log.warning(what, worker=worker)
 
     def statistics(self) -> dict[str, float]:
         """Sums since the start, and shares and rates of the newest epoch, under flat names."""

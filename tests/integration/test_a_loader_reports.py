@@ -11,7 +11,7 @@ import pytest
 
 from swift_loader import DataError
 from tests.datasets import Numbers, Slow
-from tests.loaders import made, started
+from tests.loaders import made, started, stream
 from tests.watching import until
 
 
@@ -64,7 +64,9 @@ def test_the_log_has_the_report_and_names_the_worker_of_a_line(tmp_path):
         for _ in batches:
             pass
     lines = [json.loads(line) for line in (tmp_path / "run-0.json").read_text().splitlines()]
-    assert {(line["consumer"], line["level"]) for line in lines} == {(0, "INFO")}
+    warnings = [line["message"] for line in lines if line["level"] == "WARNING"]
+    assert ["was killed by SIGKILL" in said for said in warnings] == [True]
+    assert {(line["consumer"], line["level"]) for line in lines} == {(0, "INFO"), (0, "WARNING")}
     of_workers = [(line["worker"], line["message"]) for line in lines if "worker" in line]
     assert sum("has built its dataset, in process" in said for _, said in of_workers) >= 2
     assert [number for number, said in of_workers if "was killed by SIGKILL" in said] == [1]
@@ -73,6 +75,19 @@ def test_the_log_has_the_report_and_names_the_worker_of_a_line(tmp_path):
     assert epoch["kind"] == "epoch"
     assert epoch["verdict"].startswith("The consumer waited")
     assert epoch["cores"] > 0
+
+
+@pytest.mark.parametrize("count", [0, 1])
+@pytest.mark.parametrize("validate", [True, False])
+def test_the_log_has_the_error_that_ends_a_run_and_how_to_make_the_batch_again(count: int, validate, tmp_path):
+    logger = {"path": str(tmp_path / "run"), "level": "ERROR"}
+    settings = {"shuffle": False, "worker_per_consumer": count, "validate": validate}
+    with pytest.raises(DataError) as caught:
+        stream(Failing, logger=logger, **settings)
+    told = (tmp_path / "run-0.log").read_text()
+    assert f"ERROR   consumer 0: DataError: {str(caught.value).splitlines()[0]}" in told
+    assert told.count("ERROR") == 1
+    assert f"in one process: {caught.value.replay}" in told
 
 
 @pytest.mark.parametrize("count", [0, 2])
