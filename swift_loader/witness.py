@@ -132,8 +132,7 @@ class Witness:
         facts = {"cores": measured.cores, "cores of others": round(measured.cores_of_others, 3)}
         facts["CPU of consumer_s"] = 0.0 if around is None else round(around.consumer_cpu_s, 3)
         recorder.epoch(epoch, {**facts, "verdict": verdict(account)})
-        if self._log is not None:
-            self._log.info(report(account))
+        self.info(report(account))
         return standing(account)
 
     def account(self) -> Account | None:

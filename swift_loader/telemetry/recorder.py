@@ -52,7 +52,8 @@ class Recorder:
         consumer: Whose batches these are.
         path: A file that gets a line per batch and a line per epoch. Its folder is made. A full one (1 GB) is put
             aside, and two of these are kept.
-        log: Gets the line per epoch where there is no ``path``. (A line per batch would drown all else.)
+        log: Where there is no ``path``, its file gets the line per epoch if it holds JSON, and the lines of batches if
+            its level is DEBUG.
 
     Example:
         >>> recorder = Recorder(consumer=0, path=None, log=None)
@@ -61,8 +62,7 @@ class Recorder:
     """
 
     def __init__(self, consumer: int, path: str | None, log: Log | None) -> None:
-        self._log = log
-        self._book = _Book(consumer, None if path is None else OutFile(path, "benchmark_file", _MOST_NBYTES))
+        self._book = _Book(consumer, None if path is None else OutFile(path, "benchmark_file", _MOST_NBYTES), log)
         self._pending = self._book.pending
         self._finalizer = weakref.finalize(self, _Book.close, self._book)
 
@@ -71,7 +71,7 @@ class Recorder:
         self._pending.append(record)
         if len(self._pending) >= _FLUSH_AT:
             self._book.flush()
-        elif self._book.writer is None and self._book.file is not None:
+        elif self._book.writer is None and self._book.writes_batches:
             self._book.begin_to_write()
 
     def epoch(self, epoch: int, facts: dict[str, Any] | None = None) -> Summary:
@@ -83,11 +83,11 @@ class Recorder:
         """
         book = self._book
         summary = book.end_epoch(epoch)
-        line = json.dumps(line_of(book.consumer, epoch, summary) | (facts or {}))
+        line = line_of(book.consumer, epoch, summary) | (facts or {})
         if book.file is not None:
-            book.file.write(line + "\n")
-        elif self._log is not None:
-            self._log.info(line)
+            book.file.write(json.dumps(line) + "\n")
+        elif book.log is not None and book.log.keeps_fields:
+            book.log.epoch(line)
         return summary
 
     def summary(self) -> tuple[int, Summary]:
@@ -123,16 +123,18 @@ class Recorder:
 
     def __repr__(self) -> str:
         book = self._book
-        to = book.file.path if book.file is not None else "log" if self._log is not None else "nowhere"
+        to = book.file.path if book.file is not None else "log" if book.log is not None else "nowhere"
         return f"Recorder(consumer={book.consumer}, batches={book.batches}, to={str(to)!r})"
 
 
 class _Book:
     """What a recorder has noted. Outlives it, so that what was noted last can still be written."""
 
-    def __init__(self, consumer: int, file: OutFile | None) -> None:
+    def __init__(self, consumer: int, file: OutFile | None, log: Log | None) -> None:
         self.consumer = consumer
         self.file = file
+        self.log = log
+        self.writes_batches = file is not None or (log is not None and log.takes_batches)
         self.pending: list[BatchRecord | Late] = []
         """Added to by the consumer's thread, without a lock; taken from its begin by who holds the lock."""
         self.epoch_number = 0
@@ -171,8 +173,15 @@ class _Book:
             records = [one.known() if isinstance(one, Late) else one for one in taken]
             self.epoch_number = records[-1].epoch
             self.epoch.add(records)
-            if self.file is not None:
-                self.file.write("".join([_BATCH_LINE % (self.consumer, *record) for record in records]))
+            if self.writes_batches:
+                self._write(records)
+
+    def _write(self, records: list[BatchRecord]) -> None:
+        if self.file is not None:
+            self.file.write("".join([_BATCH_LINE % (self.consumer, *record) for record in records]))
+        elif self.log is not None:
+            for record in records:
+                self.log.batch(record._asdict())
 
     def end_epoch(self, epoch: int) -> Summary:
         self.flush()

@@ -108,12 +108,18 @@ def test_benchmark_file_counts_the_batches_of_an_epoch_that_was_left_early(tmp_p
 
 
 def test_benchmark_goes_to_the_log_where_there_is_no_file(tmp_path):
+    with started(Numbers, {"count": 24}, logger=str(tmp_path / "log.json")) as loader:
+        list(loader)
+    lines = [json.loads(line) for line in (tmp_path / "log-0.json").read_text().splitlines()]
+    assert [line["batches"] for line in lines if "consumption" in line] == [3]
+    with started(Numbers, {"count": 24}, logger=str(tmp_path / "quiet.json"), benchmark=False) as loader:
+        list(loader)
+    assert "consumption" not in (tmp_path / "quiet-0.json").read_text()
     with started(Numbers, {"count": 24}, logger=str(tmp_path / "log")) as loader:
         list(loader)
-    assert "consumption" in (tmp_path / "log-0.log").read_text()
-    with started(Numbers, {"count": 24}, logger=str(tmp_path / "quiet"), benchmark=False) as loader:
-        list(loader)
-    assert "consumption" not in (tmp_path / "quiet-0.log").read_text()
+    text = (tmp_path / "log-0.log").read_text()
+    assert "consumption" not in text
+    assert text.count("where a batch spent its time") == 1
 
 
 def test_logger_as_a_text_is_the_prefix_of_a_file_for_each_consumer(tmp_path, capfd):
