@@ -39,6 +39,8 @@ class Witness:
         self._is_noted = False
         """Batches of the current epoch were noted that are in no summary."""
         self._begun: Moment | None = None
+        self._steps = 0
+        """Of the epoch that goes on, or was last."""
         self._quota: float | None = None
         self._workers_nbytes: tuple[int, ...] = ()
         self._counted: Mapping[str, float] = {}
@@ -72,6 +74,7 @@ class Witness:
 
     def begin_epoch(self, at: Position, step_count: int) -> None:
         """The consumer begins an epoch, or goes on with one: from here on counts what uses the cores."""
+        self._steps = step_count
         if self._recorder is not None:
             self._begun = Moment.now()
         if self.live is not None:
@@ -129,9 +132,15 @@ class Witness:
             return None
         account = self._account = self._account_of(*recorder.summary(), is_whole=True)
         around, measured = account.surroundings, account.measured
-        facts = {"cores": measured.cores, "cores of others": round(measured.cores_of_others, 3)}
-        facts["CPU of consumer_s"] = 0.0 if around is None else round(around.consumer_cpu_s, 3)
-        recorder.epoch(epoch, {**facts, "verdict": verdict(account)})
+        facts = {
+            "steps": account.steps,
+            "whole": account.summary.batches >= account.steps,
+            "cores": measured.cores,
+            "cores of others": round(measured.cores_of_others, 3),
+            "CPU of consumer_s": 0.0 if around is None else round(around.consumer_cpu_s, 3),
+            "verdict": verdict(account),
+        }
+        recorder.epoch(epoch, facts)
         self.info(report(account))
         return standing(account)
 
@@ -147,7 +156,7 @@ class Witness:
             self._recipe.consumer, config.consumer_count, config.worker_count, config.worker_threads, self._starves
         )
         around = None if self._begun is None else Surroundings.between(self._begun, Moment.now(), self._quota)
-        return Account(owner, epoch, is_whole, summary, around, self._workers_nbytes, self._counted)
+        return Account(owner, epoch, is_whole, summary, around, self._workers_nbytes, self._counted, self._steps)
 
     def info(self, message: str, **facts: object) -> None:
         """Writes a line to the log, if there is one."""

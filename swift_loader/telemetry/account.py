@@ -36,6 +36,8 @@ class Account:
     """Memory of their own, of the workers that were there when it was looked."""
     counted: Mapping[str, float] = field(default_factory=dict)
     """What the pool counts, and a cache if there is one; by the names of `statistics()`."""
+    steps: int = 0
+    """How many batches the epoch has. Less were handed out where it was left early, or gone on with."""
 
     @property
     def measured(self) -> Measured:

@@ -12,8 +12,10 @@ from __future__ import annotations
 import json
 import os
 import threading
+import time
 import weakref
 from collections.abc import Callable
+from datetime import UTC, datetime
 from typing import Any, NamedTuple
 
 from swift_loader.telemetry.log import Log
@@ -30,7 +32,8 @@ _MOST_NBYTES = 1 << 30
 _NS = 1e9
 
 #: All fields are whole numbers, so one template writes a line; ten times faster than json.dumps.
-_BATCH_LINE = '{"kind": "batch", "consumer": %d, ' + ", ".join(f'"{name}": %d' for name in BatchRecord._fields) + "}\n"
+_FIGURES = ", ".join(f'"{name}": %d' for name in BatchRecord._fields)
+_BATCH_LINE = f'{{"kind": "batch", "run": %d, "consumer": %d, {_FIGURES}}}\n'
 
 
 class Late(NamedTuple):
@@ -83,7 +86,14 @@ class Recorder:
         """
         book = self._book
         summary = book.end_epoch(epoch)
-        line = line_of(book.consumer, epoch, summary) | (facts or {})
+        told = datetime.now(UTC).astimezone().isoformat(timespec="milliseconds")
+        line = {
+            "kind": "epoch",
+            "run": book.run,
+            "time": told,
+            **line_of(book.consumer, epoch, summary),
+            **(facts or {}),
+        }
         if book.file is not None:
             book.file.write(json.dumps(line) + "\n")
         elif book.log is not None and book.log.keeps_fields:
@@ -131,6 +141,8 @@ class _Book:
     """What a recorder has noted. Outlives it, so that what was noted last can still be written."""
 
     def __init__(self, consumer: int, file: OutFile | None, log: Log | None) -> None:
+        self.run = int(time.time() * 1000)
+        """Tells apart the lines of runs that are added to the same file."""
         self.consumer = consumer
         self.file = file
         self.log = log
@@ -178,10 +190,10 @@ class _Book:
 
     def _write(self, records: list[BatchRecord]) -> None:
         if self.file is not None:
-            self.file.write("".join([_BATCH_LINE % (self.consumer, *record) for record in records]))
+            self.file.write("".join([_BATCH_LINE % (self.run, self.consumer, *record) for record in records]))
         elif self.log is not None:
             for record in records:
-                self.log.batch(record._asdict())
+                self.log.batch({"run": self.run, **record._asdict()})
 
     def end_epoch(self, epoch: int) -> Summary:
         self.flush()
@@ -216,7 +228,6 @@ def line_of(consumer: int, epoch: int, summary: Summary) -> dict[str, Any]:
     made_s, passed_s = summary.made_s, summary.seconds
     index, slowest_s = next(iter(summary.slowest), (-1, 0.0))
     return {
-        "kind": "epoch",
         "consumer": consumer,
         "epoch": epoch,
         "batches": summary.batches,

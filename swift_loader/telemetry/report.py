@@ -39,6 +39,8 @@ def _head(account: Account) -> list[str]:
     made_by = f"{counted(owner.workers, 'worker')}{threads}" if owner.workers else "no workers"
     whose = f"consumer {owner.consumer} of {owner.consumer_count}"
     so_far = "" if account.is_whole else " so far"
+    if account.is_whole and summary.batches < account.steps:
+        so_far = f", {summary.batches:,} of its {counted(account.steps, 'batch')}"
     shares = {
         "waited for data": summary.starved_share,
         "landed it": summary.land_s / summary.seconds if summary.seconds > 0 else 0.0,

@@ -54,8 +54,9 @@ def number(value: float) -> str:
 
 
 def counted(count: int, name: str) -> str:
-    """How many of what: "1 worker" or "2 workers"."""
-    return f"{count} {name}{'' if count == 1 else 's'}"
+    """How many of what: "1 worker" or "2,000 batches"."""
+    ending = "" if count == 1 else "es" if name.endswith("ch") else "s"
+    return f"{count:,} {name}{ending}"
 
 
 def _saving(measured: Measured) -> str:

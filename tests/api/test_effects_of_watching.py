@@ -104,7 +104,8 @@ def test_benchmark_file_counts_the_batches_of_an_epoch_that_was_left_early(tmp_p
         next(iterator), next(iterator)
         list(loader)
     epochs = [json.loads(line) for line in path.read_text().splitlines() if '"kind": "epoch"' in line]
-    assert [(line["epoch"], line["batches"]) for line in epochs] == [(0, 2), (1, 8)]
+    told = [(line["epoch"], line["batches"], line["steps"], line["whole"]) for line in epochs]
+    assert told == [(0, 2, 8, False), (1, 8, 8, True)]
 
 
 def test_benchmark_goes_to_the_log_where_there_is_no_file(tmp_path):

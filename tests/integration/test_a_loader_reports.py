@@ -36,7 +36,7 @@ def test_a_loader_reports_before_it_runs_while_it_runs_and_after():
         alone = loader.report(all_ranks=True).splitlines()
         assert sum(line.startswith("       0      0        12") for line in alone) == 1
     after = loader.report()
-    assert "epoch 1, consumer 0 of 1" in after  # the one that was left
+    assert "epoch 1, 1 of its 12 batches, consumer 0 of 1" in after  # the one that was left
     assert "1 batches are too few for a verdict" in after
 
 
@@ -86,7 +86,7 @@ def test_the_log_has_the_error_that_ends_a_run_and_how_to_make_the_batch_again(c
         stream(Failing, logger=logger, **settings)
     told = (tmp_path / "run-0.log").read_text()
     assert f"ERROR   consumer 0: DataError: {str(caught.value).splitlines()[0]}" in told
-    assert told.count("ERROR") == 1
+    assert told.count("DataError") == 1
     assert f"in one process: {caught.value.replay}" in told
 
 

@@ -6,6 +6,8 @@ import gc
 import json
 import os
 import sys
+import time
+from datetime import datetime
 from pathlib import Path
 
 import pytest
@@ -52,7 +54,8 @@ def test_a_file_holds_a_line_per_batch_and_a_line_per_epoch(tmp_path: Path):
     recorder.close()
     lines = lines_of(path)
     assert [line["kind"] for line in lines] == ["batch"] * 3 + ["epoch"] + ["batch"] * 3 + ["epoch"]
-    assert lines[5] == {"kind": "batch", "consumer": 3, **a_record(1, epoch=1)._asdict()}
+    run = lines[0]["run"]
+    assert lines[5] == {"kind": "batch", "run": run, "consumer": 3, **a_record(1, epoch=1)._asdict()}
 
 
 def test_the_summary_speaks_the_documents_words(tmp_path: Path):
@@ -116,8 +119,8 @@ def test_without_a_file_a_log_of_json_has_the_epochs_figures_as_figures(tmp_path
 def test_a_log_for_people_has_figures_of_batches_only_at_its_most_detailed(tmp_path: Path, capsys):
     assert logged(tmp_path / "run.log", "INFO") == []
     lines = logged(tmp_path / "detailed.log", "DEBUG")
-    assert [line.split("DEBUG   consumer 0: ")[1].split(" fetch_ns")[0] for line in lines] == [
-        f"batch epoch=0 step={step} worker={step} rows=32 nbytes=1000" for step in range(2)
+    assert [line.partition(" epoch=")[2].partition(" fetch_ns")[0] for line in lines] == [
+        f"0 step={step} worker={step} rows=32 nbytes=1000" for step in range(2)
     ]
     assert capsys.readouterr().out == ""
 
@@ -152,8 +155,18 @@ def test_a_second_run_appends(tmp_path: Path):
     for _ in range(2):
         recorder = Recorder(0, str(path), None)
         recorder.batch(a_record())
+        recorder.epoch(0)
         recorder.close()
-    assert len(lines_of(path)) == 2
+        over_ms = time.time_ns() // 1_000_000
+        until(lambda over_ms=over_ms: time.time_ns() // 1_000_000 > over_ms, "the next millisecond")
+    lines = lines_of(path)
+    assert [line["kind"] for line in lines] == ["batch", "epoch"] * 2
+    first, second = ({line["run"] for line in some} for some in (lines[:2], lines[2:]))
+    assert len(first) == len(second) == 1
+    assert first != second
+    first_told, second_told = (datetime.fromisoformat(line["time"]) for line in lines if line["kind"] == "epoch")
+    assert first_told.tzinfo is not None
+    assert first_told <= second_told
 
 
 def test_the_repr_tells_where_it_goes(tmp_path: Path):
@@ -215,5 +228,5 @@ def test_the_file_is_read_in_one_line_and_says_what_each_line_is(tmp_path: Path)
     recorder.close()
     batches = [line for line in lines_of(path) if line["kind"] == "batch"]
     assert all(type(value) is int for line in batches for name, value in line.items() if name != "kind")
-    assert all(set(line) == {"kind", "consumer", *BatchRecord._fields} for line in batches)
+    assert all(set(line) == {"kind", "run", "consumer", *BatchRecord._fields} for line in batches)
     assert lines_of(path)[-1]["cores"] == 2.0
