@@ -40,6 +40,18 @@ class Account:
     """How many batches the epoch has. Less were handed out where it was left early, or gone on with."""
 
     @property
+    def slots(self) -> int:
+        """How many there were."""
+        holders = (name for name in self.counted if name.startswith("slots_") and name != "slots_lost")
+        return int(sum(self.counted[name] for name in holders))
+
+    @property
+    def is_memory_short(self) -> bool:
+        """Slots take all that they may, or would with one more of them."""
+        taken = self.counted.get("slot_bytes", 0.0)
+        return taken + taken / max(1, self.slots) > self.counted.get("slot_bytes_most", float("inf"))
+
+    @property
     def measured(self) -> Measured:
         """What a prediction starts from."""
         summary, count = self.summary, max(1, self.summary.batches)

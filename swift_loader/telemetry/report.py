@@ -100,8 +100,7 @@ def _memory(account: Account) -> str:
     parts = []
     count = account.counted
     if "slot_bytes" in count:
-        slots = sum(value for name, value in count.items() if name.startswith("slots_") and name != "slots_lost")
-        parts.append(f"{counted(int(slots), 'slot')} of {_bytes(count['slot_bytes'])} together")
+        parts.append(f"{counted(account.slots, 'slot')} of {_bytes(count['slot_bytes'])} together")
     own = sorted(account.workers_nbytes)
     if own:
         each = _bytes(own[0]) if _bytes(own[0]) == _bytes(own[-1]) else f"{_bytes(own[0])} to {_bytes(own[-1])}"

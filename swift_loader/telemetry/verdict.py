@@ -40,7 +40,7 @@ def verdict(account: Account) -> str:
     waited = f"{who} waited {percent(summary.starved_share)} of the epoch"
     if summary.starved_share < NOISE:
         return f"{waited}: nothing starves. {_saving(measured)}".rstrip()
-    return f"{waited}. {_largest_part(summary)} {_advice(summary, measured)}".strip()
+    return f"{waited}. {_largest_part(summary)} {_advice(account)}".strip()
 
 
 def percent(share: float) -> str:
@@ -76,8 +76,9 @@ def _largest_part(summary: Summary) -> str:
     return f"{_DOING[task]} takes {percent(share)} of a worker's time."
 
 
-def _advice(summary: Summary, measured: Measured) -> str:
-    if summary.slotless_share > _SLOTLESS:
+def _advice(account: Account) -> str:
+    summary, measured = account.summary, account.measured
+    if summary.slotless_share > _SLOTLESS and account.is_memory_short:
         return (
             f"Workers waited {percent(summary.slotless_share)} of their time for memory: keep fewer batches, or raise "
             "memory_budget."

@@ -122,10 +122,27 @@ def test_where_nothing_starves_the_verdict_says_what_may_be_saved():
     assert verdict(an_account(waiting(1, 0), workers=1)).endswith("nothing starves.")
 
 
+FULL = {"slots_free": 0.0, "slots_full": 1.0, "slots_leased": 3.0, "slots_lost": 0.0, "slot_bytes": 4e6}
+
+
+@pytest.mark.parametrize("most", [4e6, 4.9e6])
+def test_where_slots_take_all_memory_that_they_may_the_verdict_does_not_ask_for_workers(most: float):
+    short = an_account(waiting(2, 10, slot_wait_ns=20 * MS), counted={**FULL, "slot_bytes_most": most})
+    text = verdict(short)
+    assert "Workers waited 33 % of their time for memory: keep fewer batches, or raise memory_budget." in text
+    assert "instead of" not in text
+
+
+@pytest.mark.parametrize("counted", [{}, {**FULL, "slot_bytes_most": 5e6}])
+def test_slots_that_are_only_made_for_the_first_time_are_no_lack_of_memory(counted: dict[str, float]):
+    text = verdict(an_account(waiting(2, 30, slot_wait_ns=20 * MS), counted=counted))
+    assert "memory" not in text
+    assert "instead of 2 the wait should fall" in text
+
+
 @pytest.mark.parametrize(
     ("changes", "said"),
     [
-        ({"slot_wait_ns": 20 * MS}, "Workers waited 33 % of their time for memory: keep fewer batches, or raise"),
         ({"order_wait_ns": 40 * MS}, "had nothing to do for 50 % of theirs: the limit lies between workers and"),
     ],
 )
