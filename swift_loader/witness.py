@@ -136,7 +136,7 @@ class Witness:
             "steps": account.steps,
             "whole": account.summary.batches >= account.steps,
             "cores": measured.cores,
-            "cores of others": round(measured.cores_of_others, 3),
+            "cores of others": None if account.is_brief else round(measured.cores_of_others, 3),
             "CPU of consumer_s": 0.0 if around is None else round(around.consumer_cpu_s, 3),
             "verdict": verdict(account),
         }

@@ -9,6 +9,8 @@ from swift_loader.telemetry.prediction import Measured
 from swift_loader.telemetry.summary import Summary
 from swift_loader.telemetry.surroundings import Surroundings
 
+_BRIEF_S = 0.5
+
 
 @dataclass(frozen=True, slots=True)
 class Owner:
@@ -38,6 +40,11 @@ class Account:
     """What the pool counts, and a cache if there is one; by the names of `statistics()`."""
     steps: int = 0
     """How many batches the epoch has. Less were handed out where it was left early, or gone on with."""
+
+    @property
+    def is_brief(self) -> bool:
+        """Too short for what the kernel counts in hundredths of a second, and for advice."""
+        return self.summary.seconds < _BRIEF_S
 
     @property
     def slots(self) -> int:

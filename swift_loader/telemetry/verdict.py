@@ -36,11 +36,13 @@ def verdict(account: Account) -> str:
     summary, measured = account.summary, account.measured
     who = f"The {account.owner.starves}"
     if summary.batches < _FEW_BATCHES:
-        return f"{summary.batches} batches are too few for a verdict: it takes {_FEW_BATCHES}."
+        few = f"{counted(summary.batches, 'batch')} {'is' if summary.batches == 1 else 'are'} too few for a verdict"
+        return f"{few}: it takes {_FEW_BATCHES}."
     waited = f"{who} waited {percent(summary.starved_share)} of the epoch"
     if summary.starved_share < NOISE:
-        return f"{waited}: nothing starves. {_saving(measured)}".rstrip()
-    return f"{waited}. {_largest_part(summary)} {_advice(account)}".strip()
+        return f"{waited}: nothing starves. {'' if account.is_brief else _saving(measured)}".rstrip()
+    advice = "The epoch was too short to recommend anything." if account.is_brief else _advice(account)
+    return f"{waited}. {_largest_part(summary)} {advice}".strip()
 
 
 def percent(share: float) -> str:

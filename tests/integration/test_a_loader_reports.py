@@ -37,7 +37,7 @@ def test_a_loader_reports_before_it_runs_while_it_runs_and_after():
         assert sum(line.startswith("       0      0        12") for line in alone) == 1
     after = loader.report()
     assert "epoch 1, 1 of its 12 batches, consumer 0 of 1" in after  # the one that was left
-    assert "1 batches are too few for a verdict" in after
+    assert "1 batch is too few for a verdict" in after
 
 
 def test_without_measuring_there_is_nothing_to_report():

@@ -85,7 +85,8 @@ def test_the_verdict_says_how_little_is_left_where_cores_run_out():
 def endless(workers: int, cpu_ms: int) -> list[BatchRecord]:
     """Workers that fetch for 40 ms, for a consumer that takes next to nothing for a batch."""
     wait_ms = 40 // max(1, workers)
-    return [record._replace(busy_ns=MS // 1000, cpu_ns=cpu_ms * MS) for record in waiting(max(1, workers), wait_ms)]
+    records = waiting(max(1, workers), wait_ms) * 4
+    return [record._replace(busy_ns=MS // 1000, cpu_ns=cpu_ms * MS) for record in records]
 
 
 @pytest.mark.parametrize(
@@ -167,6 +168,17 @@ def test_without_workers_the_first_ones_are_recommended():
 
 def test_few_batches_have_no_verdict():
     assert verdict(an_account(epoch(9))) == "9 batches are too few for a verdict: it takes 10."
+    assert verdict(an_account(epoch(1))) == "1 batch is too few for a verdict: it takes 10."
+
+
+@pytest.mark.parametrize("others_s", [0.0, 0.02])
+def test_an_epoch_that_the_kernels_counts_are_too_coarse_for_has_no_advice(others_s: float):
+    brief = waiting(2, 30)[:12]
+    assert verdict(an_account(brief, others_s=others_s, cores=1.0)) == (
+        "The consumer waited 75 % of the epoch. Fetching takes 100 % of a worker's time. The epoch was too short to "
+        "recommend anything."
+    )
+    assert verdict(an_account(waiting(8, 0)[:12], workers=8)).endswith("nothing starves.")
 
 
 @pytest.mark.parametrize(("share", "text"), [(0.0, "0.0 %"), (0.004, "0.4 %"), (0.314, "31 %"), (1.0, "100 %")])
