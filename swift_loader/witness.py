@@ -43,6 +43,7 @@ class Witness:
         """Of the epoch that goes on, or was last."""
         self._quota: float | None = None
         self._workers_nbytes: tuple[int, ...] = ()
+        self._free_nbytes: int | None = None
         self._counted: Mapping[str, float] = {}
         self._account: Account | None = None
         """Of the epoch that was summed up last."""
@@ -119,6 +120,10 @@ class Witness:
         self._counted = counted
         nbytes = [own_nbytes(pid) for pid in pids]
         self._workers_nbytes = tuple(one for one in nbytes if one is not None) or self._workers_nbytes
+        if nbytes and sys.platform == "linux":
+            from swift_loader.pool.memory import budget_of  # noqa: PLC0415 - what it imports is not there on others
+
+            self._free_nbytes = budget_of(None, self._recipe.config.consumer_count)
 
     def end_epoch(self, epoch: int) -> Standing | None:
         """Sums up what was noted since the last time; gives back what other consumers are to know of it."""
@@ -156,7 +161,9 @@ class Witness:
             self._recipe.consumer, config.consumer_count, config.worker_count, config.worker_threads, self._starves
         )
         around = None if self._begun is None else Surroundings.between(self._begun, Moment.now(), self._quota)
-        return Account(owner, epoch, is_whole, summary, around, self._workers_nbytes, self._counted, self._steps)
+        return Account(
+            owner, epoch, is_whole, summary, around, self._workers_nbytes, self._counted, self._steps, self._free_nbytes
+        )  # fmt: skip
 
     def info(self, message: str, **facts: object) -> None:
         """Writes a line to the log, if there is one."""

@@ -40,11 +40,20 @@ class Account:
     """What the pool counts, and a cache if there is one; by the names of `statistics()`."""
     steps: int = 0
     """How many batches the epoch has. Less were handed out where it was left early, or gone on with."""
+    free_nbytes: int | None = None
+    """Memory that further workers may take; None where it is not known."""
 
     @property
     def is_brief(self) -> bool:
         """Too short for what the kernel counts in hundredths of a second, and for advice."""
         return self.summary.seconds < _BRIEF_S
+
+    @property
+    def most_workers(self) -> int | None:
+        """How many memory has room for; None where that is not known."""
+        if self.free_nbytes is None or not any(self.workers_nbytes):
+            return None
+        return self.owner.workers + self.free_nbytes // max(self.workers_nbytes)
 
     @property
     def slots(self) -> int:

@@ -27,12 +27,14 @@ _MOSTLY = 0.5
 _WORTH_MORE = 1.1
 #: So many times as many workers as were measured: too far for a number.
 _FAR = 4
+#: Of these numbers of threads one is named.
+_THREADS = (2, 4, 8)
 
 _DOING = {"collect batch data": "Fetching", "collate batch data": "Collating", "serialize batch data": "Encoding"}
 
 
 def verdict(account: Account) -> str:
-    """One to three sentences."""
+    """One to four sentences."""
     summary, measured = account.summary, account.measured
     who = f"The {account.owner.starves}"
     if summary.batches < _FEW_BATCHES:
@@ -87,20 +89,40 @@ def _advice(account: Account) -> str:
         )
     if measured.is_held_up_between:
         return _between(summary)
-    return _other_workers(measured)
+    return _other_workers(account)
 
 
-def _other_workers(measured: Measured) -> str:
-    best = fewest(measured, NOISE, max(_MOST_WORKERS, measured.workers))
+def _other_workers(account: Account) -> str:
+    measured, room = account.measured, account.most_workers
+    wanted = fewest(measured, NOISE, max(_MOST_WORKERS, measured.workers))
+    best = wanted if room is None else min(wanted, room)
     expected = predict(measured, best, measured.threads)
-    if best <= measured.workers or not _is_worth_it(measured, expected):
+    if wanted <= measured.workers or not _is_worth_it(measured, predict(measured, wanted, measured.threads)):
         return _no_more_workers(measured)
+    threads = _threads(measured, expected)
+    if best <= measured.workers or not _is_worth_it(measured, expected):
+        return f"More workers would help, but the free memory has no room for them.{threads}"
     is_all = predict(measured, best + 1, measured.threads).limit == "cores"
     remark = f": then {_crowd(measured)}" if is_all else "."
+    if best < wanted:
+        remark = ": there is no memory for more."
     if expected.starved_share > _MOSTLY and best > _FAR * max(1, measured.workers):
-        return _as_much_each(measured, best if is_all else None, remark)
+        return _as_much_each(measured, best if is_all or best < wanted else None, remark) + threads
+    fewer = measured.workers or "none"
+    return f"With {counted(best, 'worker')} instead of {fewer} {_brings(measured, expected)}{remark}{threads}"
+
+
+def _threads(measured: Measured, expected: Predicted) -> str:
+    """Who waits for a disk or a server may do so in several threads, which take no memory of their own."""
+    more = [count for count in _THREADS if count > measured.threads]
+    if not more or measured.wait_s < _MOSTLY * measured.work_s:
+        return ""
+    workers = max(1, measured.workers)
+    rates = {count: predict(measured, workers, count).batches_per_s for count in more}
+    best = next((count for count in more if rates[count] >= expected.batches_per_s), more[-1])
     return (
-        f"With {counted(best, 'worker')} instead of {measured.workers or 'none'} {_brings(measured, expected)}{remark}"
+        f" Fetching mostly waits, so worker_threads={best} would help too, if the dataset bears threads: "
+        "`swift-loader check` tells, and `swift-loader tune` finds the best of both."
     )
 
 

@@ -67,9 +67,9 @@ def test_the_verdict_predicts_what_more_workers_bring():
     records = [
         a._replace(wait_ns=wait, busy_ns=25 * MS) for a, wait in zip(waiting(1, 15), [15 * MS] * 100, strict=True)
     ]
-    assert verdict(an_account(records, workers=1, starves="GPU")) == (
+    assert verdict(an_account(records, workers=1, starves="GPU")).startswith(
         "The GPU waited 38 % of the epoch. Fetching takes 100 % of a worker's time. With 2 workers instead of 1 the "
-        "wait should fall to about 1 %."
+        "wait should fall to about 1 %. Fetching mostly waits"
     )
 
 
@@ -104,6 +104,31 @@ def test_of_a_consumer_that_takes_no_time_the_verdict_tells_throughput(workers, 
     text = verdict(an_account(endless(workers, cpu_ms), workers=workers, cores=cores))
     assert said in text
     assert "wait should fall" not in text
+
+
+@pytest.mark.parametrize(
+    ("free", "said"),
+    [
+        (150_000_000, "With 3 workers instead of 2 the wait should fall to about 25 %: there is no memory for more."),
+        (90_000_000, "More workers would help, but the free memory has no room for them."),
+        (None, "With 4 workers instead of 2 the wait should fall to about 1 %."),
+    ],
+)
+def test_no_more_workers_are_recommended_than_memory_has_room_for(free: int | None, said: str):
+    tight = an_account(waiting(2, 30), workers_nbytes=(100_000_000, 90_000_000), free_nbytes=free)
+    assert said in verdict(tight)
+
+
+def test_where_fetching_waits_threads_are_recommended_too_and_where_it_computes_they_are_not():
+    text = verdict(an_account(waiting(2, 30)))
+    assert text.endswith(
+        " Fetching mostly waits, so worker_threads=4 would help too, if the dataset bears threads: `swift-loader "
+        "check` tells, and `swift-loader tune` finds the best of both."
+    )
+    assert "worker_threads" not in verdict(an_account(waiting(2, 30), threads=8))
+    computing = [record._replace(cpu_ns=40 * MS) for record in waiting(2, 30)]
+    assert "With 4 workers instead of 2" in verdict(an_account(computing))
+    assert "threads" not in verdict(an_account(computing))
 
 
 def test_the_verdict_names_others_that_hold_the_cores():
