@@ -219,6 +219,7 @@ def standing(account: Account) -> Standing:
         starved_share=summary.starved_share,
         busy_share=busy_s / summary.seconds if summary.seconds > 0 else 0.0,
         workers_busy_share=sum(shares) / len(shares) if shares else 0.0,
+        is_so_far=not account.is_whole,
     )
 
 

@@ -33,7 +33,7 @@ def test_the_page_tells_throughput_waiting_times_workers_samples_and_memory():
         "the consumer waited for data 24 %, landed it 5 %, worked 71 %",
         "where a batch spent its time            mean     p50     p95     p99     max",
         "  worker    wait for an order         2.0 ms  2.0 ms  2.0 ms  2.0 ms  2.0 ms",
-        "            serialize batch data           -       -       -       -       -",
+        "            serialize batch data           0       0       0       0       0",
         "            transfer to device        500 us",
         "workers busy     67 %, 67 %",
         "slowest samples  7 (2.0 ms)",
@@ -247,4 +247,17 @@ def test_the_table_of_ranks_names_the_one_that_sets_the_step():
         "Consumer 2 waited most, 31 % of its epoch: the slowest one sets the step for all. Nothing was heard of 1."
     )
     assert max(map(len, lines)) <= 80
-    assert rank_table([None, None]).endswith("No consumer has told of an epoch.")
+    assert rank_table([None, None]) == "No consumer has told of an epoch."
+
+
+def test_the_table_of_ranks_marks_an_epoch_that_goes_on():
+    whole, so_far = Standing(5, 12, 9.5, 0.3, 0.6, 1.0), Standing(6, 3, 9.5, 0.2, 0.6, 1.0, is_so_far=True)
+    lines = rank_table([whole, so_far]).splitlines()
+    assert [line.split()[1] for line in lines[2:4]] == ["5", "6*"]
+    assert " ".join(lines[5:]).endswith("sets the step for all. * so far: that epoch goes on.")
+
+
+def test_one_of_something_is_told_as_one():
+    text = report(an_account([a_record(rows=1)]))
+    assert "1 batch of 1 sample in 21.0 ms: 47.6 batches/s" in text
+    assert "1 batch is too few for a verdict" in text
