@@ -166,7 +166,7 @@ def _slowest_of(standings: Sequence[Standing | None]) -> str:
 
 
 def _wrapped(text: str) -> list[str]:
-    return textwrap.wrap(text, WIDTH)
+    return textwrap.wrap(text, WIDTH, break_on_hyphens=False)  # a command is a word
 
 
 def _seconds(value: float) -> str:

@@ -125,6 +125,7 @@ def test_where_fetching_waits_threads_are_recommended_too_and_where_it_computes_
         " Fetching mostly waits, so worker_threads=4 would help too, if the dataset bears threads: `swift-loader "
         "check` tells, and `swift-loader tune` finds the best of both."
     )
+    assert not any(line.endswith("-") for line in report(an_account(waiting(2, 30))).splitlines())
     assert "worker_threads" not in verdict(an_account(waiting(2, 30), threads=8))
     computing = [record._replace(cpu_ns=40 * MS) for record in waiting(2, 30)]
     assert "With 4 workers instead of 2" in verdict(an_account(computing))
