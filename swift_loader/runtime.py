@@ -205,7 +205,8 @@ class Runtime:
     def _leave_out(self, skipped: list[tuple[int, str]], epoch: int, step: int) -> None:
         for index, reason in skipped:
             self._witness.warning("a sample was left out", index=index, reason=reason)
-        self._left_out.add(skipped, epoch, step)
+        with self._witness.telling():
+            self._left_out.add(skipped, epoch, step)
 
     def end(self) -> None:
         """An iteration has come to its end: what was noted of it is summed up, and told to the other ranks."""

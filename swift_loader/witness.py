@@ -7,10 +7,10 @@ from __future__ import annotations
 
 import contextlib
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
-from swift_loader.errors import ConfigError
+from swift_loader.errors import ConfigError, SwiftLoaderError
 from swift_loader.pool.cgroup import core_quota
 from swift_loader.pool.dispatch import Full
 from swift_loader.pool.live import Live
@@ -88,6 +88,15 @@ class Witness:
             self.live.tell(said)
         if self._log is not None:
             self._log.error(said)
+
+    @contextlib.contextmanager
+    def telling(self) -> Iterator[None]:
+        """If what is done in here fails, that is told of."""
+        try:
+            yield
+        except SwiftLoaderError as error:
+            self.failed(error)
+            raise
 
     @property
     def looks(self) -> bool:

@@ -115,7 +115,7 @@ def _other_workers(account: Account) -> str:
 def _threads(measured: Measured, expected: Predicted) -> str:
     """Who waits for a disk or a server may do so in several threads, which take no memory of their own."""
     more = [count for count in _THREADS if count > measured.threads]
-    if not more or measured.wait_s < _MOSTLY * measured.work_s:
+    if not more or min(measured.wait_s, measured.fetch_s) <= _MOSTLY * measured.work_s:
         return ""
     workers = max(1, measured.workers)
     rates = {count: predict(measured, workers, count).batches_per_s for count in more}

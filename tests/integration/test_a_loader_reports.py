@@ -103,11 +103,15 @@ def test_statistics_have_shares_and_rates_of_the_newest_epoch(count: int):
     assert all(isinstance(value, int | float) for value in found.values())
 
 
-def test_left_out_samples_that_are_too_many_are_told_with_their_place():
+def test_left_out_samples_that_are_too_many_are_told_with_their_place_and_in_the_log(tmp_path):
     settings = {"batch_size": 4, "shuffle": False, "on_error": "skip", "max_skipped": 1, "worker_per_consumer": 1}
+    settings["logger"] = str(tmp_path / "run")
     told = pytest.raises(DataError, match=r"max_skipped=1 \(consumer 0, epoch 0, step 0\)")
     with started(Failing, **settings) as loader, told:
         list(loader)
+    lines = (tmp_path / "run-0.log").read_text().splitlines()
+    assert sum("WARNING consumer 0: a sample was left out" in line for line in lines) == 2
+    assert sum("ERROR   consumer 0: DataError: " in line for line in lines) == 1
 
 
 class Failing(Numbers):
