@@ -51,7 +51,8 @@ def test_without_workers_the_report_says_what_the_first_would_bring():
         list(loader)
         assert "epoch 0, consumer 0 of 1, no workers" in loader.report()
         text = " ".join(loader.report().split())
-        assert re.search(r"(Each worker should bring|workers? instead of none throughput should rise)", text)
+        # On a machine whose cores others hold, that may be nothing.
+        assert re.search(r"[Ww]orkers? (should bring|instead of none throughput should rise|would bring)", text)
 
 
 def test_the_log_has_the_report_and_names_the_worker_of_a_line(tmp_path):
