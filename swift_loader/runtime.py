@@ -106,7 +106,7 @@ class Runtime:
         else:
             self._pool = pool = _pool_of_workers(recipe)
             pool.before_waiting = stage.settle
-            pool.heard = self._witness.heard
+            pool.heard, pool.lost = self._witness.heard, self._witness.lost
             if isinstance(stage, StageAhead):
                 self._landing = Landing(stage, _Dock(pool, looks=self.looks), f"swift-landing-c{recipe.consumer}")
         try:
@@ -124,6 +124,9 @@ class Runtime:
             self.plan = self._pool.open()
         except (DataError, LayoutError, PoisonedTicket) as error:  # the first batch, with ``validate``
             raise self._told(error, 0, 0) from error.__cause__
+        except SwiftLoaderError as error:
+            self._witness.failed(error)
+            raise
         config = self._recipe.config
         self._agreement = ranks.Agreement(self.consumer, ordinal, self._pool.broke)
         self._agreement.check(self.plan.fingerprint(), config.consumer_count)
@@ -195,14 +198,15 @@ class Runtime:
         return batch
 
     def _told(self, error: SwiftLoaderError, epoch: int, step: int) -> SwiftLoaderError:
-        self._witness.failed(error)
         error.replay = self.flight.command(epoch, step)
+        self._witness.failed(error)
         return error
 
     def _leave_out(self, skipped: list[tuple[int, str]], epoch: int, step: int) -> None:
         for index, reason in skipped:
             self._witness.warning("a sample was left out", index=index, reason=reason)
-        self._left_out.add(skipped, epoch, step)
+        with self._witness.telling():
+            self._left_out.add(skipped, epoch, step)
 
     def end(self) -> None:
         """An iteration has come to its end: what was noted of it is summed up, and told to the other ranks."""

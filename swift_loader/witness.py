@@ -7,10 +7,10 @@ from __future__ import annotations
 
 import contextlib
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
-from swift_loader.errors import ConfigError
+from swift_loader.errors import ConfigError, SwiftLoaderError
 from swift_loader.pool.cgroup import core_quota
 from swift_loader.pool.dispatch import Full
 from swift_loader.pool.live import Live
@@ -39,8 +39,11 @@ class Witness:
         self._is_noted = False
         """Batches of the current epoch were noted that are in no summary."""
         self._begun: Moment | None = None
+        self._steps = 0
+        """Of the epoch that goes on, or was last."""
         self._quota: float | None = None
         self._workers_nbytes: tuple[int, ...] = ()
+        self._free_nbytes: int | None = None
         self._counted: Mapping[str, float] = {}
         self._account: Account | None = None
         """Of the epoch that was summed up last."""
@@ -72,15 +75,28 @@ class Witness:
 
     def begin_epoch(self, at: Position, step_count: int) -> None:
         """The consumer begins an epoch, or goes on with one: from here on counts what uses the cores."""
+        self._steps = step_count
         if self._recorder is not None:
             self._begun = Moment.now()
         if self.live is not None:
             self.live.begin_epoch(at.epoch, at.step, step_count)
 
     def failed(self, error: BaseException) -> None:
-        """A batch could not be had."""
+        """A batch could not be had, or the workers not be started."""
+        said = f"{type(error).__name__}: {error}".removesuffix(": ")
         if self.live is not None:
-            self.live.tell(f"{type(error).__name__}: {error}")
+            self.live.tell(said)
+        if self._log is not None:
+            self._log.error(said)
+
+    @contextlib.contextmanager
+    def telling(self) -> Iterator[None]:
+        """If what is done in here fails, that is told of."""
+        try:
+            yield
+        except SwiftLoaderError as error:
+            self.failed(error)
+            raise
 
     @property
     def looks(self) -> bool:
@@ -113,6 +129,10 @@ class Witness:
         self._counted = counted
         nbytes = [own_nbytes(pid) for pid in pids]
         self._workers_nbytes = tuple(one for one in nbytes if one is not None) or self._workers_nbytes
+        if nbytes and sys.platform == "linux":
+            from swift_loader.pool.memory import budget_of  # noqa: PLC0415 - what it imports is not there on others
+
+            self._free_nbytes = budget_of(None, self._recipe.config.consumer_count)
 
     def end_epoch(self, epoch: int) -> Standing | None:
         """Sums up what was noted since the last time; gives back what other consumers are to know of it."""
@@ -126,11 +146,16 @@ class Witness:
             return None
         account = self._account = self._account_of(*recorder.summary(), is_whole=True)
         around, measured = account.surroundings, account.measured
-        facts = {"cores": measured.cores, "cores of others": round(measured.cores_of_others, 3)}
-        facts["CPU of consumer_s"] = 0.0 if around is None else round(around.consumer_cpu_s, 3)
-        recorder.epoch(epoch, {**facts, "verdict": verdict(account)})
-        if self._log is not None:
-            self._log.info(report(account))
+        facts = {
+            "steps": account.steps,
+            "whole": account.summary.batches >= account.steps,
+            "cores": measured.cores,
+            "cores of others": None if account.is_brief else round(measured.cores_of_others, 3),
+            "CPU of consumer_s": 0.0 if around is None else round(around.consumer_cpu_s, 3),
+            "verdict": verdict(account),
+        }
+        recorder.epoch(epoch, facts)
+        self.info(report(account))
         return standing(account)
 
     def account(self) -> Account | None:
@@ -145,7 +170,9 @@ class Witness:
             self._recipe.consumer, config.consumer_count, config.worker_count, config.worker_threads, self._starves
         )
         around = None if self._begun is None else Surroundings.between(self._begun, Moment.now(), self._quota)
-        return Account(owner, epoch, is_whole, summary, around, self._workers_nbytes, self._counted)
+        return Account(
+            owner, epoch, is_whole, summary, around, self._workers_nbytes, self._counted, self._steps, self._free_nbytes
+        )  # fmt: skip
 
     def info(self, message: str, **facts: object) -> None:
         """Writes a line to the log, if there is one."""
@@ -161,6 +188,11 @@ class Witness:
         """Writes what became of a worker. Called by the threads that serve workers."""
         if self._log is not None:
             self._log.info(what, worker=worker)
+
+    def lost(self, worker: int, what: str) -> None:
+        """The same for a worker that has died: another takes its place, and yet it should not be."""
+        if self._log is not None:
+            self._log.warning(what, worker=worker)
 
     def statistics(self) -> dict[str, float]:
         """Sums since the start, and shares and rates of the newest epoch, under flat names."""
@@ -196,6 +228,7 @@ def standing(account: Account) -> Standing:
         starved_share=summary.starved_share,
         busy_share=busy_s / summary.seconds if summary.seconds > 0 else 0.0,
         workers_busy_share=sum(shares) / len(shares) if shares else 0.0,
+        is_so_far=not account.is_whole,
     )
 
 

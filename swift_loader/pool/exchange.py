@@ -169,7 +169,8 @@ class Exchange:
             self._bring_home()
             held = {f"slots_{holder.value}": self._ledger.held_by(holder) for holder in Holder}
             warm = sum(line.has_made for line in self._lines)
-            return {**held, "slot_bytes": self._ledger.nbytes, "workers_warm": warm}
+            sizes = {"slot_bytes": self._ledger.nbytes, "slot_bytes_most": self._ledger.budget}
+            return {**held, **sizes, "workers_warm": warm}
 
     # The telecom threads' side ----------------------------------------------------------------------------------
 

@@ -60,6 +60,7 @@ class Pool:
         """Called by `take` before it waits: whoever copies from slots is to let go of those that it is done with."""
         self.heard: Callable[[int, str], object] = lambda _worker, _what: None
         """Called with a worker's number and what became of it, by the threads that serve workers."""
+        self.lost: Callable[[int, str], object] = self.heard  # the same, for one that has died
         self._recipe = recipe
         self._config = config
         self._notes = Notes()
@@ -303,7 +304,7 @@ class Pool:
     def _succession(self, line: Line, death: Death) -> float | None:
         if self.closing or self._fatal is not None:
             return None
-        self.heard(line.number, death.how)
+        self.lost(line.number, death.how)
         if line.policy.state is State.GIVEN_UP:
             stack = f". Its last stack:\n{death.stack}" if death.stack else ""
             births = line.policy.births

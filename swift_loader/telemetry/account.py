@@ -9,6 +9,8 @@ from swift_loader.telemetry.prediction import Measured
 from swift_loader.telemetry.summary import Summary
 from swift_loader.telemetry.surroundings import Surroundings
 
+_BRIEF_S = 0.5
+
 
 @dataclass(frozen=True, slots=True)
 class Owner:
@@ -36,6 +38,34 @@ class Account:
     """Memory of their own, of the workers that were there when it was looked."""
     counted: Mapping[str, float] = field(default_factory=dict)
     """What the pool counts, and a cache if there is one; by the names of `statistics()`."""
+    steps: int = 0
+    """How many batches the epoch has. Less were handed out where it was left early, or gone on with."""
+    free_nbytes: int | None = None
+    """Memory that further workers may take; None where it is not known."""
+
+    @property
+    def is_brief(self) -> bool:
+        """Too short for what the kernel counts in hundredths of a second, and for advice."""
+        return self.summary.seconds < _BRIEF_S
+
+    @property
+    def most_workers(self) -> int | None:
+        """How many memory has room for; None where that is not known."""
+        if self.free_nbytes is None or not any(self.workers_nbytes):
+            return None
+        return self.owner.workers + self.free_nbytes // max(self.workers_nbytes)
+
+    @property
+    def slots(self) -> int:
+        """How many there were."""
+        holders = (name for name in self.counted if name.startswith("slots_") and name != "slots_lost")
+        return int(sum(self.counted[name] for name in holders))
+
+    @property
+    def is_memory_short(self) -> bool:
+        """Slots take all that they may, or would with one more of them."""
+        taken = self.counted.get("slot_bytes", 0.0)
+        return taken + taken / max(1, self.slots) > self.counted.get("slot_bytes_most", float("inf"))
 
     @property
     def measured(self) -> Measured:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import json
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
 
 _MOST_NBYTES = 10_000_000
 _TEXT = "{time:YYYY-MM-DD HH:mm:ss.SSS} {level: <7} consumer {extra[consumer]}: {message}{extra[tail]}"
+_FIGURES = "is_figures"
 
 
 class Log:
@@ -42,12 +44,18 @@ class Log:
         self.path = None if path is None else _file_of(path, consumer)
         self._logger = _private_logger().bind(consumer=consumer, tail="")
         self._file = None if self.path is None else OutFile(self.path, "logger", _MOST_NBYTES)
-        sinks: list[tuple[Any, Any]] = [(_write_stdout, _TEXT)] if stdout else []
-        if self._file is not None and self.path is not None:
-            sinks.append((self._file.write, _json_line if self.path.suffix == ".json" else _TEXT))
-        for sink, form in sinks:
+        self.keeps_fields = self.path is not None and self.path.suffix == ".json"
+        """Figures stay figures in its file."""
+        least, debug = self._logger.level(level).no, self._logger.level("DEBUG").no
+        self.takes_batches = self._file is not None and least <= debug
+        """Its file is so detailed that a line per batch belongs into it."""
+        sinks: list[tuple[Any, Any, Any]] = [(_write_stdout, _TEXT, _is_for_people)] if stdout else []
+        if self._file is not None:
+            sinks.append((self._file.write, _json_line if self.keeps_fields else _text_lines, None))
+        for sink, form, chosen in sinks:
             # What sinks raise is only a warning that the user has turned into an error: it is to reach him.
-            self._logger.add(sink, level=level, format=form, catch=False, backtrace=False, diagnose=False)
+            given: dict[str, Any] = {"level": level, "format": form, "filter": chosen}
+            self._logger.add(sink, **given, catch=False, backtrace=False, diagnose=False)
 
     def debug(self, message: str, **fields: object) -> None:
         """Says something that helps to understand a run."""
@@ -65,6 +73,14 @@ class Log:
         """Says what ends the run, or loses data."""
         self._say("ERROR", message, fields)
 
+    def batch(self, figures: Mapping[str, object]) -> None:
+        """What one batch cost, to the file alone; see `takes_batches`."""
+        self._say("DEBUG", "batch", {"kind": "batch", **figures}, tail=_tail(figures), **{_FIGURES: True})
+
+    def epoch(self, figures: Mapping[str, object]) -> None:
+        """What an epoch was spent on, to the file alone; see `keeps_fields`."""
+        self._say("INFO", "epoch", figures, **{_FIGURES: True})
+
     def close(self) -> None:
         """Lets go of the file; what is said afterwards is dropped. May be called twice."""
         self._logger.remove()
@@ -74,10 +90,9 @@ class Log:
     def __repr__(self) -> str:
         return f"Log(path={str(self.path) if self.path else None!r})"
 
-    def _say(self, level: str, message: str, fields: dict[str, object]) -> None:
-        tail = "".join(f" {name}={value!r}" for name, value in fields.items())
+    def _say(self, level: str, message: str, fields: Mapping[str, object], **extra: object) -> None:
         # Neither the message nor the fields are arguments of loguru's own formatting: braces stay what they are.
-        self._logger.bind(tail=tail, fields=fields).log(level, message)
+        self._logger.bind(**{"tail": _tail(fields), "fields": fields, **extra}).log(level, message)
 
 
 def _private_logger() -> Logger:
@@ -100,12 +115,30 @@ def _file_of(prefix: str, consumer: int) -> Path:
     return path.with_name(f"{path.name.removesuffix(suffix)}-{consumer}{suffix or '.log'}")
 
 
+def _tail(fields: Mapping[str, object]) -> str:
+    return "".join(f" {name}={value!r}" for name, value in fields.items())
+
+
+def _is_for_people(record: Record) -> bool:
+    return _FIGURES not in record["extra"]
+
+
 def _write_stdout(message: Message) -> None:
     # Looked up for every line: notebooks and test runners exchange it. Where nobody reads it any more (a pipe that was
     # closed), or a disk that it goes to is full, the user's own prints tell.
     with contextlib.suppress(OSError, ValueError):
         sys.stdout.write(message)
         sys.stdout.flush()
+
+
+def _text_lines(record: Record) -> str:
+    """Each line of a report, or of an error, says when it was written, how grave it is and whose it is: for `grep`."""
+    extra, time = record["extra"], record["time"]
+    head = f"{time:%Y-%m-%d %H:%M:%S}.{time.microsecond // 1000:03d} {record['level'].name: <7} "
+    head += f"consumer {extra['consumer']}: "
+    said = f"{record['message']}{extra['tail']}"
+    extra["line"] = "\n".join(f"{head}{line}".rstrip() for line in said.split("\n"))
+    return "{extra[line]}\n"
 
 
 def _json_line(record: Record) -> str:

@@ -26,6 +26,8 @@ _STARVED = 0.05
 _FULL = 0.9
 #: A worker that could run for less of a batch's time than this mostly waits.
 _MOSTLY = 0.5
+#: Of the most batches per second: from here on, others are as good.
+_AS_GOOD = 0.98
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,11 +116,17 @@ def predict(measured: Measured, workers: int, threads: int = 1) -> Predicted:
 
 
 def fewest(measured: Measured, most_starved: float, most_workers: int) -> int:
-    """The fewest workers with which the consumer waits for at most this share, or that are as good as any number."""
-    best = min(predict(measured, count, measured.threads).starved_share for count in range(1, most_workers + 1))
-    enough = max(most_starved, best + 0.005)
-    counts = range(1, most_workers + 1)
-    return next(count for count in counts if predict(measured, count, measured.threads).starved_share <= enough)
+    """The fewest workers with which the consumer waits for at most this share, or that bring as much as any number.
+
+    By throughput, since a consumer that takes no time waits for nearly all of it, whatever comes.
+    """
+    expected = [predict(measured, count, measured.threads) for count in range(1, most_workers + 1)]
+    enough = _AS_GOOD * max(one.batches_per_s for one in expected)
+    return next(
+        count
+        for count, one in enumerate(expected, 1)
+        if one.starved_share <= most_starved or one.batches_per_s >= enough
+    )
 
 
 def _batch_s(measured: Measured, threads: int) -> float:

@@ -12,8 +12,10 @@ from __future__ import annotations
 import json
 import os
 import threading
+import time
 import weakref
 from collections.abc import Callable
+from datetime import UTC, datetime
 from typing import Any, NamedTuple
 
 from swift_loader.telemetry.log import Log
@@ -30,7 +32,8 @@ _MOST_NBYTES = 1 << 30
 _NS = 1e9
 
 #: All fields are whole numbers, so one template writes a line; ten times faster than json.dumps.
-_BATCH_LINE = '{"kind": "batch", "consumer": %d, ' + ", ".join(f'"{name}": %d' for name in BatchRecord._fields) + "}\n"
+_FIGURES = ", ".join(f'"{name}": %d' for name in BatchRecord._fields)
+_BATCH_LINE = f'{{"kind": "batch", "run": %d, "consumer": %d, {_FIGURES}}}\n'
 
 
 class Late(NamedTuple):
@@ -52,7 +55,8 @@ class Recorder:
         consumer: Whose batches these are.
         path: A file that gets a line per batch and a line per epoch. Its folder is made. A full one (1 GB) is put
             aside, and two of these are kept.
-        log: Gets the line per epoch where there is no ``path``. (A line per batch would drown all else.)
+        log: Where there is no ``path``, its file gets the line per epoch if it holds JSON, and the lines of batches if
+            its level is DEBUG.
 
     Example:
         >>> recorder = Recorder(consumer=0, path=None, log=None)
@@ -61,8 +65,7 @@ class Recorder:
     """
 
     def __init__(self, consumer: int, path: str | None, log: Log | None) -> None:
-        self._log = log
-        self._book = _Book(consumer, None if path is None else OutFile(path, "benchmark_file", _MOST_NBYTES))
+        self._book = _Book(consumer, None if path is None else OutFile(path, "benchmark_file", _MOST_NBYTES), log)
         self._pending = self._book.pending
         self._finalizer = weakref.finalize(self, _Book.close, self._book)
 
@@ -71,7 +74,7 @@ class Recorder:
         self._pending.append(record)
         if len(self._pending) >= _FLUSH_AT:
             self._book.flush()
-        elif self._book.writer is None and self._book.file is not None:
+        elif self._book.writer is None and self._book.writes_batches:
             self._book.begin_to_write()
 
     def epoch(self, epoch: int, facts: dict[str, Any] | None = None) -> Summary:
@@ -83,11 +86,18 @@ class Recorder:
         """
         book = self._book
         summary = book.end_epoch(epoch)
-        line = json.dumps(line_of(book.consumer, epoch, summary) | (facts or {}))
+        told = datetime.now(UTC).astimezone().isoformat(timespec="milliseconds")
+        line = {
+            "kind": "epoch",
+            "run": book.run,
+            "time": told,
+            **line_of(book.consumer, epoch, summary),
+            **(facts or {}),
+        }
         if book.file is not None:
-            book.file.write(line + "\n")
-        elif self._log is not None:
-            self._log.info(line)
+            book.file.write(json.dumps(line) + "\n")
+        elif book.log is not None and book.log.keeps_fields:
+            book.log.epoch(line)
         return summary
 
     def summary(self) -> tuple[int, Summary]:
@@ -123,16 +133,20 @@ class Recorder:
 
     def __repr__(self) -> str:
         book = self._book
-        to = book.file.path if book.file is not None else "log" if self._log is not None else "nowhere"
+        to = book.file.path if book.file is not None else "log" if book.log is not None else "nowhere"
         return f"Recorder(consumer={book.consumer}, batches={book.batches}, to={str(to)!r})"
 
 
 class _Book:
     """What a recorder has noted. Outlives it, so that what was noted last can still be written."""
 
-    def __init__(self, consumer: int, file: OutFile | None) -> None:
+    def __init__(self, consumer: int, file: OutFile | None, log: Log | None) -> None:
+        self.run = int(time.time() * 1000)
+        """Tells apart the lines of runs that are added to the same file."""
         self.consumer = consumer
         self.file = file
+        self.log = log
+        self.writes_batches = file is not None or (log is not None and log.takes_batches)
         self.pending: list[BatchRecord | Late] = []
         """Added to by the consumer's thread, without a lock; taken from its begin by who holds the lock."""
         self.epoch_number = 0
@@ -171,8 +185,15 @@ class _Book:
             records = [one.known() if isinstance(one, Late) else one for one in taken]
             self.epoch_number = records[-1].epoch
             self.epoch.add(records)
-            if self.file is not None:
-                self.file.write("".join([_BATCH_LINE % (self.consumer, *record) for record in records]))
+            if self.writes_batches:
+                self._write(records)
+
+    def _write(self, records: list[BatchRecord]) -> None:
+        if self.file is not None:
+            self.file.write("".join([_BATCH_LINE % (self.run, self.consumer, *record) for record in records]))
+        elif self.log is not None:
+            for record in records:
+                self.log.batch({"run": self.run, **record._asdict()})
 
     def end_epoch(self, epoch: int) -> Summary:
         self.flush()
@@ -207,7 +228,6 @@ def line_of(consumer: int, epoch: int, summary: Summary) -> dict[str, Any]:
     made_s, passed_s = summary.made_s, summary.seconds
     index, slowest_s = next(iter(summary.slowest), (-1, 0.0))
     return {
-        "kind": "epoch",
         "consumer": consumer,
         "epoch": epoch,
         "batches": summary.batches,

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from swift_loader.telemetry.account import Account
 from swift_loader.telemetry.summary import PERCENTILES, Spread, WorkerShare
-from swift_loader.telemetry.verdict import counted, percent, verdict
+from swift_loader.telemetry.verdict import counted, number, percent, verdict
 
 WIDTH = 80
 #: More workers than this are told of by the least, the median and the most busy.
@@ -39,15 +39,18 @@ def _head(account: Account) -> list[str]:
     made_by = f"{counted(owner.workers, 'worker')}{threads}" if owner.workers else "no workers"
     whose = f"consumer {owner.consumer} of {owner.consumer_count}"
     so_far = "" if account.is_whole else " so far"
+    if account.is_whole and summary.batches < account.steps:
+        so_far = f", {summary.batches:,} of its {counted(account.steps, 'batch')}"
     shares = {
         "waited for data": summary.starved_share,
         "landed it": summary.land_s / summary.seconds if summary.seconds > 0 else 0.0,
     }
     shares["worked"] = max(0.0, 1 - sum(shares.values()))
-    rates = f"{_number(summary.batches_per_s)} batches/s, {_number(summary.samples_per_s)} samples/s"
+    rates = f"{number(summary.batches_per_s)} batches/s, {number(summary.samples_per_s)} samples/s"
+    made = f"{counted(summary.batches, 'batch')} of {counted(summary.samples, 'sample')}"
     return [
         f"swift_loader: epoch {account.epoch}{so_far}, {whose}, {made_by}",
-        f"{summary.batches:,} batches of {summary.samples:,} samples in {_seconds(summary.seconds)}: {rates}",
+        f"{made} in {_seconds(summary.seconds)}: {rates}",
         f"the {owner.starves} " + ", ".join(f"{what} {percent(share)}" for what, share in shares.items()),
     ]
 
@@ -98,8 +101,7 @@ def _memory(account: Account) -> str:
     parts = []
     count = account.counted
     if "slot_bytes" in count:
-        slots = sum(value for name, value in count.items() if name.startswith("slots_") and name != "slots_lost")
-        parts.append(f"{counted(int(slots), 'slot')} of {_bytes(count['slot_bytes'])} together")
+        parts.append(f"{counted(account.slots, 'slot')} of {_bytes(count['slot_bytes'])} together")
     own = sorted(account.workers_nbytes)
     if own:
         each = _bytes(own[0]) if _bytes(own[0]) == _bytes(own[-1]) else f"{_bytes(own[0])} to {_bytes(own[-1])}"
@@ -128,10 +130,14 @@ class Standing(NamedTuple):
     busy_share: float
     """Of its time it worked."""
     workers_busy_share: float
+    is_so_far: bool = False
+    """The epoch goes on. Others are told only of epochs that have ended."""
 
 
 def rank_table(standings: Sequence[Standing | None]) -> str:
-    """A line per consumer; None where one has not told of itself."""
+    """A line per consumer; None where one has not told of itself. Where none has, that is all that there is to say."""
+    if not any(standings):
+        return "No consumer has told of an epoch."
     columns = {"consumer": 8, "epoch": 6, "batches": 9, "samples/s": 10, "waited": 8, "worked": 8, "workers busy": 13}
     lines = [
         " ".join(f"{name:>{width}}" for name, width in columns.items()),
@@ -142,8 +148,8 @@ def rank_table(standings: Sequence[Standing | None]) -> str:
             lines.append(f"{consumer:>8} missing")
             continue
         cells = [
-            str(consumer), str(one.epoch), f"{one.batches:,}", _number(one.samples_per_s), percent(one.starved_share),
-            percent(one.busy_share), percent(one.workers_busy_share),
+            str(consumer), f"{one.epoch}{'*' * one.is_so_far}", f"{one.batches:,}", number(one.samples_per_s),
+            percent(one.starved_share), percent(one.busy_share), percent(one.workers_busy_share),
         ]  # fmt: skip
         lines.append(" ".join(f"{cell:>{width}}" for cell, width in zip(cells, columns.values(), strict=True)))
     return "\n".join([*lines, "", *_wrapped(_slowest_of(standings))])
@@ -151,31 +157,28 @@ def rank_table(standings: Sequence[Standing | None]) -> str:
 
 def _slowest_of(standings: Sequence[Standing | None]) -> str:
     known = {consumer: one for consumer, one in enumerate(standings) if one is not None}
-    if not known:
-        return "No consumer has told of an epoch."
     worst = max(known, key=lambda consumer: known[consumer].starved_share)
     missing = [str(consumer) for consumer, one in enumerate(standings) if one is None]
     absent = f" Nothing was heard of {', '.join(missing)}." if missing else ""
+    absent += " * so far: that epoch goes on." if any(one.is_so_far for one in known.values()) else ""
     share = percent(known[worst].starved_share)
     return f"Consumer {worst} waited most, {share} of its epoch: the slowest one sets the step for all.{absent}"
 
 
 def _wrapped(text: str) -> list[str]:
-    return textwrap.wrap(text, WIDTH)
-
-
-def _number(value: float) -> str:
-    return f"{value:,.0f}" if value >= 100 else f"{value:.1f}"
+    return textwrap.wrap(text, WIDTH, break_on_hyphens=False)  # a command is a word
 
 
 def _seconds(value: float) -> str:
+    if value < 1:
+        return _short(value)
     return f"{value:,.0f} s" if value >= 100 else f"{value:.2f} s"
 
 
 def _short(seconds: float) -> str:
     """At most seven characters, which say how many digits are known."""
     if seconds < 5e-8:
-        return "-"
+        return "0"
     for factor, unit in ((1e6, "us"), (1e3, "ms")):
         scaled = seconds * factor
         if scaled < 999.5:

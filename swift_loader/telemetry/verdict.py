@@ -21,20 +21,30 @@ _CROWDED = 0.15
 #: A batch that takes so many times the median to fetch is a straggler.
 _STRAGGLES = 4
 _MOST_WORKERS = 64
+#: Where the consumer will still wait for more than this, throughput is told of, and not the wait.
+_MOSTLY = 0.5
+#: And a change is advised if it brings so many times as much.
+_WORTH_MORE = 1.1
+#: So many times as many workers as were measured: too far for a number.
+_FAR = 4
+#: Of these numbers of threads one is named.
+_THREADS = (2, 4, 8)
 
 _DOING = {"collect batch data": "Fetching", "collate batch data": "Collating", "serialize batch data": "Encoding"}
 
 
 def verdict(account: Account) -> str:
-    """One to three sentences."""
+    """One to four sentences."""
     summary, measured = account.summary, account.measured
     who = f"The {account.owner.starves}"
     if summary.batches < _FEW_BATCHES:
-        return f"{summary.batches} batches are too few for a verdict: it takes {_FEW_BATCHES}."
+        few = f"{counted(summary.batches, 'batch')} {'is' if summary.batches == 1 else 'are'} too few for a verdict"
+        return f"{few}: it takes {_FEW_BATCHES}."
     waited = f"{who} waited {percent(summary.starved_share)} of the epoch"
     if summary.starved_share < NOISE:
-        return f"{waited}: nothing starves. {_saving(measured)}".rstrip()
-    return f"{waited}. {_largest_part(summary)} {_advice(summary, measured)}".strip()
+        return f"{waited}: nothing starves. {'' if account.is_brief else _saving(measured)}".rstrip()
+    advice = "The epoch was too short to recommend anything." if account.is_brief else _advice(account)
+    return f"{waited}. {_largest_part(summary)} {advice}".strip()
 
 
 def percent(share: float) -> str:
@@ -42,9 +52,15 @@ def percent(share: float) -> str:
     return f"{100 * share:.1f} %" if share < 0.01 else f"{100 * share:.0f} %"
 
 
+def number(value: float) -> str:
+    """A rate as it is told: "1,524", and "9.5" where it is small."""
+    return f"{value:,.0f}" if value >= 100 else f"{value:.1f}"
+
+
 def counted(count: int, name: str) -> str:
-    """How many of what: "1 worker" or "2 workers"."""
-    return f"{count} {name}{'' if count == 1 else 's'}"
+    """How many of what: "1 worker" or "2,000 batches"."""
+    ending = "" if count == 1 else "es" if name.endswith("ch") else "s"
+    return f"{count:,} {name}{ending}"
 
 
 def _saving(measured: Measured) -> str:
@@ -64,23 +80,78 @@ def _largest_part(summary: Summary) -> str:
     return f"{_DOING[task]} takes {percent(share)} of a worker's time."
 
 
-def _advice(summary: Summary, measured: Measured) -> str:
-    if summary.slotless_share > _SLOTLESS:
+def _advice(account: Account) -> str:
+    summary, measured = account.summary, account.measured
+    if summary.slotless_share > _SLOTLESS and account.is_memory_short:
         return (
             f"Workers waited {percent(summary.slotless_share)} of their time for memory: keep fewer batches, or raise "
             "memory_budget."
         )
     if measured.is_held_up_between:
         return _between(summary)
-    if measured.workers == 0:
-        return _in_workers(measured)
-    best = fewest(measured, NOISE, max(_MOST_WORKERS, measured.workers))
+    return _other_workers(account)
+
+
+def _other_workers(account: Account) -> str:
+    measured, room = account.measured, account.most_workers
+    wanted = fewest(measured, NOISE, max(_MOST_WORKERS, measured.workers))
+    best = wanted if room is None else min(wanted, room)
     expected = predict(measured, best, measured.threads)
-    if best > measured.workers and summary.starved_share - expected.starved_share >= _WORTH_IT:
-        is_all = predict(measured, best + 1, measured.threads).limit == "cores"
-        remark = f": then {_crowd(measured)}" if is_all else "."
-        return f"With {best} workers instead of {measured.workers} {_falls(expected)}{remark}"
-    return _no_more_workers(measured)
+    if wanted <= measured.workers or not _is_worth_it(measured, predict(measured, wanted, measured.threads)):
+        return _no_more_workers(measured)
+    threads = _threads(measured, expected)
+    if best <= measured.workers or not _is_worth_it(measured, expected):
+        return f"More workers would help, but the free memory has no room for them.{threads}"
+    is_all = predict(measured, best + 1, measured.threads).limit == "cores"
+    remark = f": then {_crowd(measured)}" if is_all else "."
+    if best < wanted:
+        remark = ": there is no memory for more."
+    if expected.starved_share > _MOSTLY and best > _FAR * max(1, measured.workers):
+        return _as_much_each(measured, best if is_all or best < wanted else None, remark) + threads
+    fewer = measured.workers or "none"
+    return f"With {counted(best, 'worker')} instead of {fewer} {_brings(measured, expected)}{remark}{threads}"
+
+
+def _threads(measured: Measured, expected: Predicted) -> str:
+    """Who waits for a disk or a server may do so in several threads, which take no memory of their own."""
+    more = [count for count in _THREADS if count > measured.threads]
+    if not more or min(measured.wait_s, measured.fetch_s) <= _MOSTLY * measured.work_s:
+        return ""
+    workers = max(1, measured.workers)
+    rates = {count: predict(measured, workers, count).batches_per_s for count in more}
+    best = next((count for count in more if rates[count] >= expected.batches_per_s), more[-1])
+    return (
+        f" Fetching mostly waits, so worker_threads={best} would help too, if the dataset bears threads: "
+        "`swift-loader check` tells, and `swift-loader tune` finds the best of both."
+    )
+
+
+def _is_worth_it(measured: Measured, expected: Predicted) -> bool:
+    """A consumer that takes hardly any time always waits: of such a one it counts how much more it gets."""
+    if expected.starved_share > _MOSTLY:
+        return expected.batches_per_s >= _WORTH_MORE * measured.batches_per_s
+    return measured.starved_share - expected.starved_share >= _WORTH_IT
+
+
+def _brings(measured: Measured, expected: Predicted) -> str:
+    if expected.starved_share > _MOSTLY:
+        return f"throughput should rise from {_rates(measured.batches_per_s, expected.batches_per_s)}"
+    return f"the wait should fall to about {_about(expected.starved_share)}"
+
+
+def _as_much_each(measured: Measured, most: int | None, remark: str) -> str:
+    """Nothing limits but how many workers there are, as far as can be seen from here: no number is the right one."""
+    up_to = "as far as cores and memory last" if most is None else f"up to about {most}"
+    if measured.workers == 0:
+        alone = predict(measured, 1, measured.threads).batches_per_s
+        return f"Each worker should bring about {number(alone)} batches/s, {up_to}{remark}"
+    twice = predict(measured, 2 * measured.workers, measured.threads).batches_per_s
+    rise = _rates(measured.batches_per_s, twice)
+    return f"Twice as many workers should bring about twice as much (from {rise}), and so on {up_to}{remark}"
+
+
+def _rates(now: float, then: float) -> str:
+    return f"{number(now)} to about {number(then)} batches/s"
 
 
 def _between(summary: Summary) -> str:
@@ -91,27 +162,20 @@ def _between(summary: Summary) -> str:
     return f"{idle}: the limit lies between workers and consumer; larger batches, or a larger data_queue_size, help."
 
 
-def _in_workers(measured: Measured) -> str:
-    best = fewest(measured, NOISE, _MOST_WORKERS)
-    return f"With {counted(best, 'worker')} instead of none {_falls(predict(measured, best, 1))}."
-
-
 def _no_more_workers(measured: Measured) -> str:
-    limit = predict(measured, measured.workers + 1, measured.threads).limit
+    whose = "More workers" if measured.workers else "Workers"
+    limit = predict(measured, max(1, measured.workers) + 1, measured.threads).limit
     if limit == "cores":
-        return f"More workers would bring nothing: {_crowd(measured)}"
-    return "More workers would bring little."
+        return f"{whose} would bring nothing: {_crowd(measured)}"
+    return f"{whose} would bring little."
 
 
 def _crowd(measured: Measured) -> str:
-    cores = f"{measured.cores:g} core{'' if measured.cores == 1 else 's'}"
+    cores = "only core" if measured.cores == 1 else f"{measured.cores:g} cores"
     if measured.cores_of_others > _CROWDED * measured.cores:
-        return f"other processes held {measured.cores_of_others:.1f} of the {cores}."
-    return f"all of the {cores} are busy; cheaper samples or more cores would help."
-
-
-def _falls(expected: Predicted) -> str:
-    return f"the wait should fall to about {_about(expected.starved_share)}"
+        return f"other processes hold {measured.cores_of_others:.1f} of the {cores}."
+    busy = f"the {cores} is busy" if measured.cores == 1 else f"all of the {cores} are busy"
+    return f"{busy}; cheaper samples or more cores would help."
 
 
 def _about(share: float) -> str:

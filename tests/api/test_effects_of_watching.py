@@ -104,16 +104,23 @@ def test_benchmark_file_counts_the_batches_of_an_epoch_that_was_left_early(tmp_p
         next(iterator), next(iterator)
         list(loader)
     epochs = [json.loads(line) for line in path.read_text().splitlines() if '"kind": "epoch"' in line]
-    assert [(line["epoch"], line["batches"]) for line in epochs] == [(0, 2), (1, 8)]
+    told = [(line["epoch"], line["batches"], line["steps"], line["whole"]) for line in epochs]
+    assert told == [(0, 2, 8, False), (1, 8, 8, True)]
 
 
 def test_benchmark_goes_to_the_log_where_there_is_no_file(tmp_path):
+    with started(Numbers, {"count": 24}, logger=str(tmp_path / "log.json")) as loader:
+        list(loader)
+    lines = [json.loads(line) for line in (tmp_path / "log-0.json").read_text().splitlines()]
+    assert [line["batches"] for line in lines if "consumption" in line] == [3]
+    with started(Numbers, {"count": 24}, logger=str(tmp_path / "quiet.json"), benchmark=False) as loader:
+        list(loader)
+    assert "consumption" not in (tmp_path / "quiet-0.json").read_text()
     with started(Numbers, {"count": 24}, logger=str(tmp_path / "log")) as loader:
         list(loader)
-    assert "consumption" in (tmp_path / "log-0.log").read_text()
-    with started(Numbers, {"count": 24}, logger=str(tmp_path / "quiet"), benchmark=False) as loader:
-        list(loader)
-    assert "consumption" not in (tmp_path / "quiet-0.log").read_text()
+    text = (tmp_path / "log-0.log").read_text()
+    assert "consumption" not in text
+    assert text.count("where a batch spent its time") == 1
 
 
 def test_logger_as_a_text_is_the_prefix_of_a_file_for_each_consumer(tmp_path, capfd):

@@ -11,7 +11,7 @@ import pytest
 
 from swift_loader import DataError
 from tests.datasets import Numbers, Slow
-from tests.loaders import made, started
+from tests.loaders import made, started, stream
 from tests.watching import until
 
 
@@ -36,8 +36,8 @@ def test_a_loader_reports_before_it_runs_while_it_runs_and_after():
         alone = loader.report(all_ranks=True).splitlines()
         assert sum(line.startswith("       0      0        12") for line in alone) == 1
     after = loader.report()
-    assert "epoch 1, consumer 0 of 1" in after  # the one that was left
-    assert "1 batches are too few for a verdict" in after
+    assert "epoch 1, 1 of its 12 batches, consumer 0 of 1" in after  # the one that was left
+    assert "1 batch is too few for a verdict" in after
 
 
 def test_without_measuring_there_is_nothing_to_report():
@@ -47,10 +47,12 @@ def test_without_measuring_there_is_nothing_to_report():
 
 
 def test_without_workers_the_report_says_what_the_first_would_bring():
-    with started(Slow, {"count": 96, "seconds": 0.001}, worker_per_consumer=0) as loader:
+    with started(Slow, {"count": 96, "seconds": 0.008}, worker_per_consumer=0) as loader:
         list(loader)
         assert "epoch 0, consumer 0 of 1, no workers" in loader.report()
-        assert re.search(r"With \d+ workers? instead of none the wait\s+should fall", loader.report())
+        text = " ".join(loader.report().split())
+        # On a machine whose cores others hold, that may be nothing.
+        assert re.search(r"[Ww]orkers? (should bring|instead of none throughput should rise|would bring)", text)
 
 
 def test_the_log_has_the_report_and_names_the_worker_of_a_line(tmp_path):
@@ -63,7 +65,9 @@ def test_the_log_has_the_report_and_names_the_worker_of_a_line(tmp_path):
         for _ in batches:
             pass
     lines = [json.loads(line) for line in (tmp_path / "run-0.json").read_text().splitlines()]
-    assert {(line["consumer"], line["level"]) for line in lines} == {(0, "INFO")}
+    warnings = [line["message"] for line in lines if line["level"] == "WARNING"]
+    assert ["was killed by SIGKILL" in said for said in warnings] == [True]
+    assert {(line["consumer"], line["level"]) for line in lines} == {(0, "INFO"), (0, "WARNING")}
     of_workers = [(line["worker"], line["message"]) for line in lines if "worker" in line]
     assert sum("has built its dataset, in process" in said for _, said in of_workers) >= 2
     assert [number for number, said in of_workers if "was killed by SIGKILL" in said] == [1]
@@ -72,6 +76,19 @@ def test_the_log_has_the_report_and_names_the_worker_of_a_line(tmp_path):
     assert epoch["kind"] == "epoch"
     assert epoch["verdict"].startswith("The consumer waited")
     assert epoch["cores"] > 0
+
+
+@pytest.mark.parametrize("count", [0, 1])
+@pytest.mark.parametrize("validate", [True, False])
+def test_the_log_has_the_error_that_ends_a_run_and_how_to_make_the_batch_again(count: int, validate, tmp_path):
+    logger = {"path": str(tmp_path / "run"), "level": "ERROR"}
+    settings = {"shuffle": False, "worker_per_consumer": count, "validate": validate}
+    with pytest.raises(DataError) as caught:
+        stream(Failing, logger=logger, **settings)
+    told = (tmp_path / "run-0.log").read_text()
+    assert f"ERROR   consumer 0: DataError: {str(caught.value).splitlines()[0]}" in told
+    assert told.count("DataError") == 1
+    assert f"in one process: {caught.value.replay}" in told
 
 
 @pytest.mark.parametrize("count", [0, 2])
@@ -103,11 +120,15 @@ def test_statistics_start_nothing_and_are_to_be_had_after_close(count: int):
     assert loader.statistics() == after
 
 
-def test_left_out_samples_that_are_too_many_are_told_with_their_place():
+def test_left_out_samples_that_are_too_many_are_told_with_their_place_and_in_the_log(tmp_path):
     settings = {"batch_size": 4, "shuffle": False, "on_error": "skip", "max_skipped": 1, "worker_per_consumer": 1}
+    settings["logger"] = str(tmp_path / "run")
     told = pytest.raises(DataError, match=r"max_skipped=1 \(consumer 0, epoch 0, step 0\)")
     with started(Failing, **settings) as loader, told:
         list(loader)
+    lines = (tmp_path / "run-0.log").read_text().splitlines()
+    assert sum("WARNING consumer 0: a sample was left out" in line for line in lines) == 2
+    assert sum("ERROR   consumer 0: DataError: " in line for line in lines) == 1
 
 
 class Failing(Numbers):

@@ -50,7 +50,7 @@ def an_account(
     tally.add(records)
     summary = tally.summary()
     cpu_s = sum(worker.cpu_s for worker in summary.workers)
-    around = Surroundings(summary.seconds, 0.0, cpu_s + others_s, cores)
+    around = Surroundings(summary.seconds, 0.0 if workers else cpu_s, cpu_s + others_s, cores)
     owner = Owner(0, 1, workers, threads, changes.pop("starves", "consumer"))
     return Account(owner, 3, changes.pop("is_whole", True), summary, around, **changes)
 

@@ -33,7 +33,7 @@ def test_the_page_tells_throughput_waiting_times_workers_samples_and_memory():
         "the consumer waited for data 24 %, landed it 5 %, worked 71 %",
         "where a batch spent its time            mean     p50     p95     p99     max",
         "  worker    wait for an order         2.0 ms  2.0 ms  2.0 ms  2.0 ms  2.0 ms",
-        "            serialize batch data           -       -       -       -       -",
+        "            serialize batch data           0       0       0       0       0",
         "            transfer to device        500 us",
         "workers busy     67 %, 67 %",
         "slowest samples  7 (2.0 ms)",
@@ -67,9 +67,9 @@ def test_the_verdict_predicts_what_more_workers_bring():
     records = [
         a._replace(wait_ns=wait, busy_ns=25 * MS) for a, wait in zip(waiting(1, 15), [15 * MS] * 100, strict=True)
     ]
-    assert verdict(an_account(records, workers=1, starves="GPU")) == (
+    assert verdict(an_account(records, workers=1, starves="GPU")).startswith(
         "The GPU waited 38 % of the epoch. Fetching takes 100 % of a worker's time. With 2 workers instead of 1 the "
-        "wait should fall to about 1 %."
+        "wait should fall to about 1 %. Fetching mostly waits"
     )
 
 
@@ -82,10 +82,60 @@ def test_the_verdict_says_how_little_is_left_where_cores_run_out():
     )
 
 
+def endless(workers: int, cpu_ms: int) -> list[BatchRecord]:
+    """Workers that fetch for 40 ms, for a consumer that takes next to nothing for a batch."""
+    wait_ms = 40 // max(1, workers)
+    records = waiting(max(1, workers), wait_ms) * 4
+    return [record._replace(busy_ns=MS // 1000, cpu_ns=cpu_ms * MS) for record in records]
+
+
+@pytest.mark.parametrize(
+    ("workers", "cpu_ms", "cores", "said"),
+    [
+        (8, 2, 1.0, "With 20 workers instead of 8 throughput should rise from 200 to about 500 batches/s: then the"),
+        (2, 2, 1.0, "much (from 50.0 to about 100 batches/s), and so on up to about 20: then the only core is busy;"),
+        (0, 1, 8.0, "Each worker should bring about 25.0 batches/s, as far as cores and memory last."),
+        (0, 40, 4.0, "With 4 workers instead of none throughput should rise from 25.0 to about 100 batches/s: then"),
+        (0, 40, 1.0, "Workers would bring nothing: the only core is busy;"),
+        (20, 2, 1.0, "More workers would bring nothing: the only core is busy;"),
+    ],
+)  # fmt: skip
+def test_of_a_consumer_that_takes_no_time_the_verdict_tells_throughput(workers, cpu_ms, cores, said):
+    text = verdict(an_account(endless(workers, cpu_ms), workers=workers, cores=cores))
+    assert said in text
+    assert "wait should fall" not in text
+
+
+@pytest.mark.parametrize(
+    ("free", "said"),
+    [
+        (150_000_000, "With 3 workers instead of 2 the wait should fall to about 25 %: there is no memory for more."),
+        (90_000_000, "More workers would help, but the free memory has no room for them."),
+        (None, "With 4 workers instead of 2 the wait should fall to about 1 %."),
+    ],
+)
+def test_no_more_workers_are_recommended_than_memory_has_room_for(free: int | None, said: str):
+    tight = an_account(waiting(2, 30), workers_nbytes=(100_000_000, 90_000_000), free_nbytes=free)
+    assert said in verdict(tight)
+
+
+def test_where_fetching_waits_threads_are_recommended_too_and_where_it_computes_they_are_not():
+    text = verdict(an_account(waiting(2, 30)))
+    assert text.endswith(
+        " Fetching mostly waits, so worker_threads=4 would help too, if the dataset bears threads: `swift-loader "
+        "check` tells, and `swift-loader tune` finds the best of both."
+    )
+    assert not any(line.endswith("-") for line in report(an_account(waiting(2, 30))).splitlines())
+    assert "worker_threads" not in verdict(an_account(waiting(2, 30), threads=8))
+    computing = [record._replace(cpu_ns=40 * MS) for record in waiting(2, 30)]
+    assert "With 4 workers instead of 2" in verdict(an_account(computing))
+    assert "threads" not in verdict(an_account(computing))
+
+
 def test_the_verdict_names_others_that_hold_the_cores():
     records = [a._replace(cpu_ns=20 * MS, delay_ns=20 * MS) for a in waiting(2, 30)]
     text = verdict(an_account(records, cores=2.0, others_s=4.0))
-    assert "other processes held 1.0 of the 2 cores." in text
+    assert "other processes hold 1.0 of the 2 cores." in text
 
 
 def test_where_nothing_starves_the_verdict_says_what_may_be_saved():
@@ -99,10 +149,27 @@ def test_where_nothing_starves_the_verdict_says_what_may_be_saved():
     assert verdict(an_account(waiting(1, 0), workers=1)).endswith("nothing starves.")
 
 
+FULL = {"slots_free": 0.0, "slots_full": 1.0, "slots_leased": 3.0, "slots_lost": 0.0, "slot_bytes": 4e6}
+
+
+@pytest.mark.parametrize("most", [4e6, 4.9e6])
+def test_where_slots_take_all_memory_that_they_may_the_verdict_does_not_ask_for_workers(most: float):
+    short = an_account(waiting(2, 10, slot_wait_ns=20 * MS), counted={**FULL, "slot_bytes_most": most})
+    text = verdict(short)
+    assert "Workers waited 33 % of their time for memory: keep fewer batches, or raise memory_budget." in text
+    assert "instead of" not in text
+
+
+@pytest.mark.parametrize("counted", [{}, {**FULL, "slot_bytes_most": 5e6}])
+def test_slots_that_are_only_made_for_the_first_time_are_no_lack_of_memory(counted: dict[str, float]):
+    text = verdict(an_account(waiting(2, 30, slot_wait_ns=20 * MS), counted=counted))
+    assert "memory" not in text
+    assert "instead of 2 the wait should fall" in text
+
+
 @pytest.mark.parametrize(
     ("changes", "said"),
     [
-        ({"slot_wait_ns": 20 * MS}, "Workers waited 33 % of their time for memory: keep fewer batches, or raise"),
         ({"order_wait_ns": 40 * MS}, "had nothing to do for 50 % of theirs: the limit lies between workers and"),
     ],
 )
@@ -127,6 +194,17 @@ def test_without_workers_the_first_ones_are_recommended():
 
 def test_few_batches_have_no_verdict():
     assert verdict(an_account(epoch(9))) == "9 batches are too few for a verdict: it takes 10."
+    assert verdict(an_account(epoch(1))) == "1 batch is too few for a verdict: it takes 10."
+
+
+@pytest.mark.parametrize("others_s", [0.0, 0.02])
+def test_an_epoch_that_the_kernels_counts_are_too_coarse_for_has_no_advice(others_s: float):
+    brief = waiting(2, 30)[:12]
+    assert verdict(an_account(brief, others_s=others_s, cores=1.0)) == (
+        "The consumer waited 75 % of the epoch. Fetching takes 100 % of a worker's time. The epoch was too short to "
+        "recommend anything."
+    )
+    assert verdict(an_account(waiting(8, 0)[:12], workers=8)).endswith("nothing starves.")
 
 
 @pytest.mark.parametrize(("share", "text"), [(0.0, "0.0 %"), (0.004, "0.4 %"), (0.314, "31 %"), (1.0, "100 %")])
@@ -170,4 +248,17 @@ def test_the_table_of_ranks_names_the_one_that_sets_the_step():
         "Consumer 2 waited most, 31 % of its epoch: the slowest one sets the step for all. Nothing was heard of 1."
     )
     assert max(map(len, lines)) <= 80
-    assert rank_table([None, None]).endswith("No consumer has told of an epoch.")
+    assert rank_table([None, None]) == "No consumer has told of an epoch."
+
+
+def test_the_table_of_ranks_marks_an_epoch_that_goes_on():
+    whole, so_far = Standing(5, 12, 9.5, 0.3, 0.6, 1.0), Standing(6, 3, 9.5, 0.2, 0.6, 1.0, is_so_far=True)
+    lines = rank_table([whole, so_far]).splitlines()
+    assert [line.split()[1] for line in lines[2:4]] == ["5", "6*"]
+    assert " ".join(lines[5:]).endswith("sets the step for all. * so far: that epoch goes on.")
+
+
+def test_one_of_something_is_told_as_one():
+    text = report(an_account([a_record(rows=1)]))
+    assert "1 batch of 1 sample in 21.0 ms: 47.6 batches/s" in text
+    assert "1 batch is too few for a verdict" in text

@@ -111,6 +111,16 @@ def test_standard_output_is_standard_output(capsys: pytest.CaptureFixture[str]):
     assert captured.err == ""
 
 
+def test_each_line_of_what_is_said_has_its_level_and_its_consumer(tmp_path: Path, capsys):
+    log = Log(str(tmp_path / "run"), stdout=True, level="INFO", consumer=2)
+    log.info("a page\n\nof {three} lines", worker=3)
+    log.close()
+    lines = (tmp_path / "run-2.log").read_text().splitlines()
+    whose = "INFO    consumer 2:"
+    assert [line[24:] for line in lines] == [f"{whose} a page", whose, f"{whose} of {{three}} lines worker=3"]
+    assert capsys.readouterr().out.endswith(f"{whose} a page\n\nof {{three}} lines worker=3\n")
+
+
 def test_without_path_and_stdout_nothing_is_written(capfd: pytest.CaptureFixture[str]):
     log = Log(None, stdout=False, level="DEBUG", consumer=0)
     log.error("nobody hears this")

@@ -107,6 +107,12 @@ def test_where_nothing_helps_the_fewest_that_are_as_good_are_found():
     assert fewest(measured(cores=2.0), 0.03, 64) == 2
 
 
+def test_where_the_consumer_takes_no_time_the_most_batches_count_and_not_how_long_it_waits():
+    endless = measured(cores=16.0, busy_s=0.00002, starved_share=0.9998)
+    assert predict(endless, 16).starved_share > 0.99
+    assert fewest(endless, 0.03, 64) == 16
+
+
 times = st.floats(0.0, 1.0)
 
 

@@ -6,6 +6,8 @@ import gc
 import json
 import os
 import sys
+import time
+from datetime import datetime
 from pathlib import Path
 
 import pytest
@@ -52,7 +54,8 @@ def test_a_file_holds_a_line_per_batch_and_a_line_per_epoch(tmp_path: Path):
     recorder.close()
     lines = lines_of(path)
     assert [line["kind"] for line in lines] == ["batch"] * 3 + ["epoch"] + ["batch"] * 3 + ["epoch"]
-    assert lines[5] == {"kind": "batch", "consumer": 3, **a_record(1, epoch=1)._asdict()}
+    run = lines[0]["run"]
+    assert lines[5] == {"kind": "batch", "run": run, "consumer": 3, **a_record(1, epoch=1)._asdict()}
 
 
 def test_the_summary_speaks_the_documents_words(tmp_path: Path):
@@ -89,15 +92,42 @@ def test_each_epoch_is_summed_for_itself(tmp_path: Path):
     assert [line["batches"] for line in lines_of(path) if line["kind"] == "epoch"] == [4, 2, 0]
 
 
-def test_without_a_file_the_log_gets_the_summary_and_only_that(tmp_path: Path):
-    log = Log(str(tmp_path / "run"), stdout=False, level="DEBUG", consumer=0)
-    recorder = Recorder(0, None, log)
-    recorder.batch(a_record())
+def logged(path: Path, level: str, benchmark_file: Path | None = None) -> list[str]:
+    """What the log's file has of one epoch of two batches."""
+    log = Log(str(path), stdout=True, level=level, consumer=0)
+    recorder = Recorder(0, benchmark_file and str(benchmark_file), log)
+    for step in range(2):
+        recorder.batch(a_record(step))
     recorder.epoch(0)
     recorder.close()
     log.close()
-    (line,) = (tmp_path / "run-0.log").read_text().splitlines()
-    assert json.loads(line[line.index("{") :])["collect batch data"]["total_s"] == 0.004
+    written = path.with_name(f"{path.stem}-0{path.suffix}")
+    return written.read_text().splitlines() if written.exists() else []
+
+
+def test_without_a_file_a_log_of_json_has_the_epochs_figures_as_figures(tmp_path: Path, capsys):
+    (line,) = [json.loads(line) for line in logged(tmp_path / "run.json", "INFO")]
+    assert (line["kind"], line["level"], line["message"]) == ("epoch", "INFO", "epoch")
+    assert line["collect batch data"]["total_s"] == 0.008
+    *batches, last = [json.loads(line) for line in logged(tmp_path / "detailed.json", "DEBUG")]
+    assert last["kind"] == "epoch"
+    assert [(one["kind"], one["level"], one["step"]) for one in batches] == [("batch", "DEBUG", n) for n in range(2)]
+    assert all(batches[0][name] == value for name, value in a_record()._asdict().items())
+    assert capsys.readouterr().out == ""
+
+
+def test_a_log_for_people_has_figures_of_batches_only_at_its_most_detailed(tmp_path: Path, capsys):
+    assert logged(tmp_path / "run.log", "INFO") == []
+    lines = logged(tmp_path / "detailed.log", "DEBUG")
+    assert [line.partition(" epoch=")[2].partition(" fetch_ns")[0] for line in lines] == [
+        f"0 step={step} worker={step} rows=32 nbytes=1000" for step in range(2)
+    ]
+    assert capsys.readouterr().out == ""
+
+
+def test_figures_that_have_a_file_of_their_own_are_not_in_the_log_too(tmp_path: Path):
+    assert logged(tmp_path / "run.json", "DEBUG", tmp_path / "benchmark.jsonl") == []
+    assert len(lines_of(tmp_path / "benchmark.jsonl")) == 3
 
 
 def test_memory_does_not_grow_with_the_run():
@@ -125,8 +155,18 @@ def test_a_second_run_appends(tmp_path: Path):
     for _ in range(2):
         recorder = Recorder(0, str(path), None)
         recorder.batch(a_record())
+        recorder.epoch(0)
         recorder.close()
-    assert len(lines_of(path)) == 2
+        over_ms = time.time_ns() // 1_000_000
+        until(lambda over_ms=over_ms: time.time_ns() // 1_000_000 > over_ms, "the next millisecond")
+    lines = lines_of(path)
+    assert [line["kind"] for line in lines] == ["batch", "epoch"] * 2
+    first, second = ({line["run"] for line in some} for some in (lines[:2], lines[2:]))
+    assert len(first) == len(second) == 1
+    assert first != second
+    first_told, second_told = (datetime.fromisoformat(line["time"]) for line in lines if line["kind"] == "epoch")
+    assert first_told.tzinfo is not None
+    assert first_told <= second_told
 
 
 def test_the_repr_tells_where_it_goes(tmp_path: Path):
@@ -188,5 +228,5 @@ def test_the_file_is_read_in_one_line_and_says_what_each_line_is(tmp_path: Path)
     recorder.close()
     batches = [line for line in lines_of(path) if line["kind"] == "batch"]
     assert all(type(value) is int for line in batches for name, value in line.items() if name != "kind")
-    assert all(set(line) == {"kind", "consumer", *BatchRecord._fields} for line in batches)
+    assert all(set(line) == {"kind", "run", "consumer", *BatchRecord._fields} for line in batches)
     assert lines_of(path)[-1]["cores"] == 2.0
