@@ -191,7 +191,7 @@ def test_iterating_before_start_starts_a_single_consumer_by_itself():
 
 
 @pytest.mark.parametrize("workers", [0, 2])
-def test_everything_after_close_says_that_it_was_closed(workers: int):
+def test_what_would_go_on_after_close_says_that_it_was_closed(workers: int):
     loader = made(Numbers, worker_per_consumer=workers)
     loader.start(0)
     iterator = iter(loader)
@@ -200,11 +200,11 @@ def test_everything_after_close_says_that_it_was_closed(workers: int):
     loader.close()
     loader.close()
     assert loader.state_dict() == state  # frameworks may save it late
+    assert loader.statistics()["batches"] == 1
     uses = (
         lambda: next(iterator),
         lambda: next(iter(loader)),
         lambda: loader.start(0),
-        loader.statistics,
         lambda: loader.set_epoch(1),
         lambda: loader.load_state_dict(state),
     )

@@ -103,10 +103,22 @@ def test_the_bar_has_room_for_what_is_tried_and_behind_it_for_a_ctrl_c(monkeypat
     assert max(map(len, frames)) <= 78
 
 
-def test_ctrl_c_ends_the_command_with_what_was_found(tune: Tune, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+def test_ctrl_c_leaves_no_bar_above_what_is_told(tune: Tune, monkeypatch: pytest.MonkeyPatch):
+    class Interrupts(command._Watch):
+        def __call__(self, progress: Progress) -> None:
+            super().__call__(progress)
+            signal.raise_signal(signal.SIGINT)
+
     terminal = Terminal()
     monkeypatch.setattr("sys.stderr", terminal)
+    monkeypatch.setattr(command, "_Watch", Interrupts)
+    code, out, _ = tune("tests.datasets:Numbers")
+    assert (code, out) == (130, "stopped; so far:\n\nNothing was measured yet.\n")
+    assert "left, 1 worker" in terminal.getvalue()
+    assert terminal.getvalue().endswith("\r\033[K")
 
+
+def test_ctrl_c_ends_the_command_with_what_was_found(tune: Tune, tmp_path: Path):
     def interrupt() -> None:
         until(lambda: len(calls(tmp_path)) > 100, "samples")
         os.kill(os.getpid(), signal.SIGINT)
@@ -119,7 +131,6 @@ def test_ctrl_c_ends_the_command_with_what_was_found(tune: Tune, tmp_path: Path,
     thread.join(20)
     assert code == 130
     assert out.startswith("stopped")
-    assert terminal.getvalue().endswith("\r\033[K")  # no bar is left above it
     assert descendants() == []
 
 
