@@ -22,12 +22,9 @@ if TYPE_CHECKING:
 
 
 def ground_of(recipe: Recipe, tell: Callable[[str], None]) -> Ground | None:
-    """Where the samples of one consumer lie between their uses; None where there are none, or they cannot be kept.
-
-    Where samples are kept in a cache, they are read from there.
-    """
-    config, setting = recipe.config, recipe.config.rotation_setting
-    if setting is None or config.cache_setting is not None:
+    """Where the samples of one consumer lie between their uses; None where there are none, or they cannot be kept."""
+    setting = recipe.config.rotation_setting
+    if setting is None:
         return None
     try:
         data_fd = memory_file("swift-rotation") if setting.medium == "memory" else nameless_file(str(setting.prefix))

@@ -18,9 +18,10 @@ from swift_loader.pool.control import Cell
 from swift_loader.pool.dispatch import Delivery, Failed, Full, Ticket
 from swift_loader.pool.failures import error_of, start_error
 from swift_loader.pool.fetch import MakeFailed, Wanted
+from swift_loader.pool.fronts import as_kept
 from swift_loader.pool.ground import ground_of
 from swift_loader.pool.info import WorkerInfo, set_worker_info
-from swift_loader.pool.keeping import as_kept, kept, kept_statistics
+from swift_loader.pool.keeping import kept, kept_statistics
 from swift_loader.pool.line import Line
 from swift_loader.pool.maker import BatchMaker, Made, refuse_too_large
 from swift_loader.pool.messages import Attachment, Parcel

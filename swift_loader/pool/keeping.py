@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import errno
-import sys
 import warnings
 from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any
@@ -21,7 +20,6 @@ if TYPE_CHECKING:
     from swift_loader.reuse.files import Ground
     from swift_loader.reuse.host import HostMemory
     from swift_loader.reuse.index import Origin
-    from swift_loader.reuse.kept import Kept
 
 #: A sample that others make is waited for so long at most, and never so long that the worker seems to hang.
 _WAIT_S = 10.0
@@ -109,12 +107,6 @@ def _ground(recipe: Recipe, setting: CacheSetting) -> Ground:
     if recipe.memory is None:
         raise OSError(errno.ENOMEM, "the memory could not be had")
     return Memory(recipe.memory)
-
-
-def as_kept(dataset: Any) -> Kept | None:
-    """The dataset itself, if samples of it are kept."""
-    module = sys.modules.get("swift_loader.reuse.kept")  # loaded by those only who keep samples
-    return dataset if module is not None and isinstance(dataset, module.Kept) else None
 
 
 def kept_statistics(config: LoaderConfig, cells: list[Cell]) -> dict[str, float]:

@@ -28,10 +28,9 @@ from swift_loader.errors import DataError, FailureReport, LayoutError
 from swift_loader.plan.plan import Plan
 from swift_loader.pool.control import COLLATES, ENCODES, FETCHES, Cell
 from swift_loader.pool.fetch import Fetcher, MakeFailed, Wanted
+from swift_loader.pool.fronts import as_kept, as_repeated
 from swift_loader.pool.info import WorkerInfo
-from swift_loader.pool.keeping import as_kept
 from swift_loader.pool.recipe import Recipe
-from swift_loader.pool.rotation import as_repeated
 
 #: A batch's pickled objects up to this size go with the parcel, larger ones behind the columns in the slot.
 _STREAM_NBYTES = 32 * 1024

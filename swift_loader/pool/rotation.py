@@ -9,6 +9,7 @@ from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 
 from swift_loader.plan.plan import EpochPlan
+from swift_loader.pool.fronts import as_kept
 from swift_loader.pool.memory import LEFT_NBYTES, free_nbytes
 
 if TYPE_CHECKING:
@@ -17,7 +18,6 @@ if TYPE_CHECKING:
     from swift_loader.pool.info import WorkerInfo
     from swift_loader.pool.recipe import Recipe
     from swift_loader.reuse.carousel import Carousel, Ground
-    from swift_loader.reuse.repeated import Repeated
     from swift_loader.rotating import RotationSetting
 
 
@@ -45,23 +45,22 @@ def carousel_at(fds: list[int], recipe: Recipe, tell: Callable[[str], None]) -> 
 
 
 def repeated(recipe: Recipe, dataset: Any, plan: Plan, carousel: Carousel | None, info: WorkerInfo, cell: Cell) -> Any:
-    """The dataset, with what is kept of it for further uses in front of it.
+    """The dataset, with what is kept of it for further uses in front of it, or behind its cache if it has one.
 
     Where nothing can be kept, samples are made for each use as they would be once: the stream is the same.
     """
-    config = recipe.config
-    if config.rotation_setting is None or config.cache_setting is not None or not isinstance(plan, EpochPlan):
+    if recipe.config.rotation_setting is None or not isinstance(plan, EpochPlan):
         return dataset
     from swift_loader.reuse.repeated import Repeated, Surroundings  # noqa: PLC0415 - see `carousel_on`
 
-    around = Surroundings(plan, recipe.consumer, cell.counts, info.making, partial(_class_of, dataset))
-    return Repeated(dataset, carousel, around)
-
-
-def as_repeated(dataset: Any) -> Repeated | None:
-    """The dataset itself, if its samples are used several times."""
-    module = sys.modules.get("swift_loader.reuse.repeated")
-    return dataset if module is not None and isinstance(dataset, module.Repeated) else None
+    kept = as_kept(dataset)
+    made = dataset if kept is None else kept.dataset
+    around = Surroundings(plan, recipe.consumer, cell.counts, info.making, partial(_class_of, made))
+    rotation = Repeated(made, carousel, around)
+    if kept is None:
+        return rotation
+    kept.rotation = rotation
+    return kept
 
 
 def rotation_statistics(cells: Iterable[Cell]) -> dict[str, float]:

@@ -37,6 +37,9 @@ _SPAN = struct.Struct("<QQ")
 #: The number of what has no form: it is pickled.
 PICKLED = 0
 
+MISSING = object()
+"""Stands for a sample that is not kept."""
+
 
 @dataclass(frozen=True, slots=True)
 class Form:

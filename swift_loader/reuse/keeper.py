@@ -16,9 +16,10 @@ from typing import TYPE_CHECKING, Any
 
 from swift_loader.caching import CacheSetting
 from swift_loader.reuse.files import Foreign, Ground, open_files
+from swift_loader.reuse.form import MISSING
 from swift_loader.reuse.index import Origin
 from swift_loader.reuse.room import capacity_of
-from swift_loader.reuse.store import MISSING, Store
+from swift_loader.reuse.store import Store
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -124,19 +125,22 @@ class Keeper:
                 with suppress(OSError):
                     store.unlock(number)
 
-    def keep(self, number: int, made_for: int, sample: Any, used_until: int | None) -> None:
-        """Keeps a sample that was made."""
+    def keep(self, number: int, made_for: int, sample: Any, used_until: int | None) -> bool:
+        """Keeps a sample that was made; gives back whether it is kept."""
         store = self._store
         if store is None or not self._writes:
-            return
+            return False
         try:
-            if not store.keep(number, made_for, sample, used_until) and store.is_full and self.setting.nbytes is None:
+            if store.keep(number, made_for, sample, used_until):
+                return True
+            if store.is_full and self.setting.nbytes is None:
                 self._writes = False
         except OSError as error:
             self._writes = False
             self._tell_of(error, "nothing more is kept")
         except Exception as error:  # noqa: BLE001 - a class of the user's was pickled: it raises what it likes
             self._give_up(f"sample {number} cannot be kept ({type(error).__name__}: {error})")
+        return False
 
     def nbytes(self) -> int:
         """What the store takes."""

@@ -16,15 +16,15 @@ from typing import TYPE_CHECKING, Any, Protocol
 import numpy as np
 
 from swift_loader.reuse.cached import Cached
-from swift_loader.reuse.form import PICKLED, anywhere
+from swift_loader.reuse.form import MISSING, PICKLED, anywhere
 from swift_loader.reuse.generation import Generations
-from swift_loader.reuse.store import MISSING
 
 if TYPE_CHECKING:
     from swift_loader.batch.layout import BatchSpec
     from swift_loader.reuse.entry import Words
     from swift_loader.reuse.form import Empty
     from swift_loader.reuse.keeper import Keeper
+    from swift_loader.reuse.repeated import Repeated
     from swift_loader.reuse.store import Store
 
 #: Places of the counts, in the words that are given for them.
@@ -65,7 +65,9 @@ class Kept:
         threads: bool = False,
     ) -> None:
         self._then = dataset.then if isinstance(dataset, Cached) else None
-        self._dataset = dataset.dataset if isinstance(dataset, Cached) else dataset
+        self.dataset = dataset.dataset if isinstance(dataset, Cached) else dataset
+        self.rotation: Repeated | None = None
+        """Keeps what the store does not, for further uses in the same epoch."""
         self._keeper = keeper
         self._chance = chance
         self._counts = counts
@@ -78,7 +80,7 @@ class Kept:
         self._forms: dict[int, tuple[BatchSpec, int]] = {}
         self.empty: Empty | None = None
         """Makes the arrays of samples that are read back."""
-        self._set_epoch = getattr(self._dataset, "set_epoch", None)
+        self._set_epoch = getattr(self.dataset, "set_epoch", None)
         self._set_epoch_then = getattr(self._then, "set_epoch", None)
 
     def __len__(self) -> int:
@@ -91,7 +93,7 @@ class Kept:
     def __getattr__(self, name: str) -> Any:
         if name.startswith("__"):  # nobody is to find a way past what is kept, such as __getitems__
             raise AttributeError(name)
-        return getattr(self.__dict__["_dataset"], name)
+        return getattr(self.__dict__["dataset"], name)
 
     def set_epoch(self, epoch: int) -> None:
         """The loader turns to an epoch. The dataset is told that for which its samples are made."""
@@ -139,7 +141,7 @@ class Kept:
 
     def _sample(self, index: int) -> Any:
         if not 0 <= index < self._count:
-            return self._dataset[index]
+            return self.dataset[index]
         made_for = self._generations.made_for(self._epoch, index)
         sample = self._keeper.get(index, made_for, self.empty or anywhere)
         if sample is MISSING:
@@ -148,13 +150,19 @@ class Kept:
         return sample
 
     def _missing(self, index: int, made_for: int) -> Any:
-        with self._keeper.making(index) as is_kept:
-            if is_kept and (sample := self._keeper.get(index, made_for, self.empty or anywhere)) is not MISSING:
+        with self._keeper.making(index) as is_ours:
+            if is_ours and (sample := self._keeper.get(index, made_for, self.empty or anywhere)) is not MISSING:
                 self._counts[REUSED] += 1  # somebody else has made it meanwhile
                 return sample
+            use = None if self.rotation is None else self.rotation.use_of(index)
+            if self.rotation is not None and (sample := self.rotation.get(use)) is not MISSING:
+                self._counts[REUSED] += 1
+                return sample
             sample = self._made(index, made_for)
-            if is_kept:
-                self._keeper.keep(index, made_for, sample, self._generations.last_of(made_for))
+            until = self._generations.last_of(made_for)
+            is_kept = is_ours and self._keeper.keep(index, made_for, sample, until)
+        if self.rotation is not None and not is_kept:
+            self.rotation.keep(use, sample)
         self._counts[MADE] += 1
         if self._counts[MADE] % _WEIGHED == 1:
             self._weigh()
@@ -164,7 +172,7 @@ class Kept:
         if made_for != self._told and not self._threads:  # others may be in the midst of a sample
             self._tell(made_for)
         with self._chance.making(made_for, index):
-            return self._dataset[index]
+            return self.dataset[index]
 
     def _tell(self, epoch: int) -> None:
         self._told = epoch

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from swift_loader.reuse.cached import Cached
 from swift_loader.reuse.carousel import Carousel, Use
-from swift_loader.reuse.form import pickled, unpickled
+from swift_loader.reuse.form import MISSING, pickled, unpickled
 
 if TYPE_CHECKING:
     from swift_loader.plan.plan import EpochPlan
@@ -79,21 +79,34 @@ class Repeated:
         sample = self._sample(index)
         return sample if self._then is None else self._then(sample)
 
-    def _sample(self, index: int) -> Any:
-        around, carousel = self._around, self._carousel
-        epoch, position = self._epoch, self._positions.get(index)
-        use = None if position is None else Use(position, index, epoch, self._order)
-        memory = None if use is None or carousel is None else carousel.get(use)
+    def use_of(self, index: int) -> Use | None:
+        """The use for which a sample is asked for now; None where that is not known."""
+        position = self._positions.get(index)
+        return None if position is None else Use(position, index, self._epoch, self._order)
+
+    def get(self, use: Use | None) -> Any:
+        """The sample, if it is kept from a use before; else `MISSING`."""
+        memory = None if use is None or self._carousel is None else self._carousel.get(use)
         if memory is not None:
             with contextlib.suppress(Exception):  # classes raise what they like: then it is made again
-                sample = unpickled(memory, around.home)
-                self._count(REUSED)
-                return sample
-        with around.making(epoch, index):
+                return unpickled(memory, self._around.home)
+        return MISSING
+
+    def keep(self, use: Use | None, sample: Any) -> None:
+        """Keeps a sample that was made, for its next use."""
+        if use is not None and use.epoch == self._epoch:  # else a thread has made it that is late, of no known epoch
+            self._keep(use, sample)
+
+    def _sample(self, index: int) -> Any:
+        use, epoch = self.use_of(index), self._epoch
+        sample = self.get(use)
+        if sample is not MISSING:
+            self._count(REUSED)
+            return sample
+        with self._around.making(epoch, index):
             sample = self.dataset[index]
         self._count(MADE)
-        if use is not None and epoch == self._epoch:  # else a thread has made it that is late, and of no known epoch
-            self._keep(use, sample)
+        self.keep(use, sample)
         return sample
 
     def close(self) -> None:

@@ -22,7 +22,7 @@ from swift_loader.batch.codec import encode
 from swift_loader.reuse import entry, index
 from swift_loader.reuse.entry import Entry
 from swift_loader.reuse.files import Files
-from swift_loader.reuse.form import PICKLED, Empty, Form, anywhere, form_of, load, pickled, unpickled
+from swift_loader.reuse.form import MISSING, PICKLED, Empty, Form, anywhere, form_of, load, pickled, unpickled
 from swift_loader.reuse.locks import Locks
 from swift_loader.reuse.reader import Mapped, Plain, Reader
 from swift_loader.reuse.room import Room, capacity_of
@@ -38,9 +38,6 @@ _MOST_FORMS = 64
 #: And of these so many with their shapes.
 _MOST_CLOSED = 16
 _MASK = (1 << 64) - 1
-
-MISSING = object()
-"""Stands for a sample that is not kept."""
 
 
 class Store:

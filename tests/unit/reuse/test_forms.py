@@ -9,8 +9,7 @@ import numpy as np
 import pytest
 import torch
 
-from swift_loader.reuse.form import form_of
-from swift_loader.reuse.store import MISSING
+from swift_loader.reuse.form import MISSING, form_of
 from tests.unit.reuse.stores import flip, keep, opened, same, text
 
 

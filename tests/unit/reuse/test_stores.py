@@ -14,7 +14,7 @@ import pytest
 
 from swift_loader.reuse import index
 from swift_loader.reuse.files import Disk, Foreign, open_files
-from swift_loader.reuse.store import MISSING
+from swift_loader.reuse.form import MISSING
 from tests.unit.reuse.stores import ARENA_NBYTES, entry_bits, flip, keep, opened, origin, same, sample, text
 from tests.watching import ROOT
 
@@ -139,7 +139,7 @@ while True:
     # Whoever comes next sees each sample whole, of either generation, or not at all.
     store = opened(folder)
     from tests.unit.reuse.stores import same
-    from swift_loader.reuse.store import MISSING
+    from swift_loader.reuse.form import MISSING
     for number in range(40):
         make = sample if number % 2 else text
         for generation in (0, 1):
