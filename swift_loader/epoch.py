@@ -32,30 +32,27 @@ class Epoch:
 
     def __next__(self) -> Any:
         with self._turn:  # of two threads that ask at the same time, the second would be given what follows the epoch
-            return self._next()
-
-    def _next(self) -> Any:
-        runtime = self._runtime
-        if runtime is None:
-            runtime = self._runtime = self._started()
-            self._is_over = runtime.begin() == 0
-            self._number = runtime.iteration
-            self._looks = runtime.looks
-            self._handed_ns = perf_counter_ns() if self._looks else 0
-        if self._is_over:
-            raise StopIteration
-        if runtime.iteration != self._number:
-            raise SwiftLoaderError("this iteration was left when another one began: only the newest goes on")
-        if runtime.closed:
-            raise LoaderClosed(runtime.why_closed)
-        try:
-            return runtime.next_batch(perf_counter_ns() - self._handed_ns if self._looks else 0)
-        finally:
-            if self._looks:
-                self._handed_ns = perf_counter_ns()
-            if runtime.is_over:
-                self._is_over = True
-                runtime.end()
+            runtime = self._runtime
+            if runtime is None:
+                runtime = self._runtime = self._started()
+                self._is_over = runtime.begin() == 0
+                self._number = runtime.iteration
+                self._looks = runtime.looks
+                self._handed_ns = perf_counter_ns() if self._looks else 0
+            if self._is_over:
+                raise StopIteration
+            if runtime.iteration != self._number:
+                raise SwiftLoaderError("this iteration was left when another one began: only the newest goes on")
+            if runtime.closed:
+                raise LoaderClosed(runtime.why_closed)
+            try:
+                return runtime.next_batch(perf_counter_ns() - self._handed_ns if self._looks else 0)
+            finally:
+                if self._looks:
+                    self._handed_ns = perf_counter_ns()
+                if runtime.is_over:
+                    self._is_over = True
+                    runtime.end()
 
 
 class EpochSetter:
