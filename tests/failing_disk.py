@@ -16,15 +16,16 @@ _EXT4_IOC_SHUTDOWN = 0x8004587D
 _WITHOUT_WRITING_ANYTHING = struct.pack("I", 2)
 
 
-def mounting(folder: Path, place: Path) -> str:
-    """Commands that mount such a disk at ``place``, which lies in ``folder``; both are made."""
+def mounting(folder: Path, place: Path, megabytes: int = 32) -> str:
+    """Commands that mount such a disk, of that size, at ``place``, which lies in ``folder``; both are made."""
     below = folder / "below"
     for each in (below, place):
         each.mkdir()
     if shutil.which("mkfs.ext4") is None or not any(Path("/dev").glob("loop[0-9]*")):
         pytest.skip("a disk that fails is made with mkfs.ext4 and a loop device: one of them is not here")
     mounts = (
-        f"mount -t tmpfs -o size=40m tmpfs {below} && truncate -s 32m {below}/image && mkfs.ext4 -q {below}/image && "
+        f"mount -t tmpfs -o size={megabytes + 8}m tmpfs {below} && truncate -s {megabytes}m {below}/image && "
+        f"mkfs.ext4 -q {below}/image && "
         f"mount -o loop,sync {below}/image {place}"
     )
     if subprocess.run(["unshare", "-m", "sh", "-c", mounts], check=False, capture_output=True, timeout=60).returncode:

@@ -37,7 +37,7 @@ def test_a9_a_stopped_worker_is_replaced_and_nothing_is_lost(method: str):
 
 
 @pytest.mark.parametrize("dataset", [Hangs, Looping])
-@pytest.mark.parametrize("method", ["forkserver", "spawn"])
+@pytest.mark.parametrize("method", METHODS)
 def test_a11_a12_one_that_hangs_is_told_with_its_stack_then_killed_and_its_sample_made_again(
     dataset: type, method: str, tmp_path
 ):

@@ -110,6 +110,30 @@ def test_d8_a_disk_that_fails_while_it_is_used_costs_one_warning(when: int, coun
         assert text.endswith("training goes on: Input/output error; that disk is failing: name a prefix on another")
 
 
+ON_A_SMALL_DISK = """
+import json, os, warnings
+from tests.kept_datasets import Large, asked
+from tests.loaders import stream
+
+place, disk = os.environ["PLACE"], os.environ["DISK"]
+given = Large, {"folder": place, "count": 200}
+expected = stream(*given, epochs=2, cache_setting={"prefix": place + "/calm/kept"})
+before = len(asked(place))
+with warnings.catch_warnings(record=True) as warned:
+    warnings.simplefilter("always")
+    assert stream(*given, epochs=2, cache_setting={"prefix": disk + "/kept"}, data_queue_size=1) == expected
+print(json.dumps([[str(one.message) for one in warned], len(asked(place)) - before]))
+"""
+
+
+def test_d7_an_ext4_of_8_megabytes_keeps_what_it_can_and_costs_one_warning(tmp_path: Path):
+    disk = tmp_path / "disk"
+    env = {"PLACE": str(tmp_path), "DISK": str(disk)}
+    (text,), made = json.loads(run_apart(ON_A_SMALL_DISK, mounting(tmp_path, disk, megabytes=8), **env))
+    assert text.startswith(f"cache_setting: {disk}/kept: nothing more is kept, training goes on: No space left")
+    assert 220 < made < 390  # of 200 samples of 64 kB it has room for less than a half, and for more than a few
+
+
 def test_d7_a_file_that_may_not_grow_costs_one_warning(tmp_path: Path):
     """As a quota does it."""
     kwargs = {"folder": str(tmp_path)}
@@ -196,6 +220,7 @@ while True:
 
 
 def test_d10_two_jobs_at_different_epochs_take_nothing_from_each_other_that_they_need(tmp_path: Path):
+    """Nothing is thrown out for room; but a job that is ahead writes newer samples over those of one that is behind."""
     kwargs = {"folder": str(tmp_path)}
     setting = {"update_frequency": 2, "nbytes": 1 << 16}
     alone = stream(Asked, kwargs, epochs=6, cache_setting={"prefix": tmp_path / "a", **setting})
