@@ -46,7 +46,8 @@ class DataLoader:
         pin_memory: Whether batches that stay in the host's memory are page-locked. On their way to a device they are
             anyway.
         gpu_indices: For each worker, the GPU that its dataset sees as its only one.
-        nearby_shuffle: Samples are shuffled only with those that are nearer than this in the dataset; 0 is no limit.
+        nearby_shuffle: Samples are shuffled only with those that are nearer than this in the dataset, whose end counts
+            as near its begin; 0 is no limit.
         cache_setting: Keeps samples from one epoch to the next.
         rotation_setting: Uses each sample several times in an epoch.
         use_threading: A thread for each worker instead of one for all.

@@ -379,7 +379,7 @@ def refuse_too_large(nbytes: int, most: int) -> None:
     if nbytes > most:
         raise LayoutError(
             f"a batch of {nbytes:,} bytes is more than max_batch_nbytes allows, {most:,}: make batch_size smaller, or "
-            "raise max_batch_nbytes (it defaults to a quarter of memory_budget)"
+            "raise max_batch_nbytes, by default a quarter of memory_budget (a DataLoader calls it max_minibatch_length)"
         )
 
 
