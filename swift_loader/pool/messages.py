@@ -184,10 +184,8 @@ def read(datagram: bytes) -> Any:
     Raises:
         Garbled: if it is no message.
     """
-    kind = datagram[0]
     try:
-        reader = _READERS[kind]
-        return reader(datagram)
+        return _READERS[datagram[0]](datagram)
     except (KeyError, IndexError, ValueError, EOFError, struct.error, pickle.UnpicklingError) as error:
         raise Garbled(f"{len(datagram)} bytes that begin with {datagram[:16]!r}") from error
 

@@ -123,7 +123,7 @@ class Pool:
                 self.one_comes()
                 try:
                     thread.start()
-                except BaseException:
+                except WorkerStartFailed:  # after Ctrl-C it may run all the same, and says itself when it leaves
                     self.one_left()
                     raise
         finally:

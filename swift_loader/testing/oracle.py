@@ -94,11 +94,11 @@ def _other_bytes(found: Sequence[Delivered], expected: Sequence[Delivered]) -> l
     """Of batches that hold the same samples; which ones come together is not told where the order is free."""
     wanted: dict[tuple[int, tuple[int, ...]], set[int]] = {}
     for one in expected:
-        wanted.setdefault((one.epoch, tuple(one.indices)), set()).add(one.crc)
+        wanted.setdefault((one.epoch, one.indices), set()).add(one.crc)
     wrong = [
         f"epoch {one.epoch}, a batch of samples {one.indices} holds other bytes"
         for one in found
-        if one.crc not in wanted.get((one.epoch, tuple(one.indices)), {one.crc})
+        if one.crc not in wanted.get((one.epoch, one.indices), {one.crc})
     ]
     return wrong[:1]
 
