@@ -1,18 +1,19 @@
 """Telemetry: what measuring costs for each batch, in nanoseconds, where a batch is made and where it is consumed.
 
-Measures: batches of 32 and of 256 samples, quick ones (views of an array) and slow ones (20 us of work each), made by a
-worker's own code in this process with `benchmark=True` and with `benchmark=False`, by turns. And what the consumer's
-thread does to note one batch: the looks at the clock, the record, and all that becomes of it: sums, histograms, and,
-with a `benchmark_file`, its line. With `benchmark=False` all that is left are four looks at the clock for a batch, by
-which the loader steers: how long a batch took decides how many orders wait in a channel.
+Measures: batches of 32, 256 and 1,024 samples, quick ones (views of an array), slow ones (20 us of work each) and named
+ones (with a string beside, which no single loop can write), made by a worker's own code in this process with
+`benchmark=True` and with `benchmark=False`, by turns. And what the consumer's thread does to note one batch: the looks
+at the clock, the record, and all that becomes of it: sums, histograms, and, with a `benchmark_file`, its line. With
+`benchmark=False` all that is left are four looks at the clock for a batch, by which the loader steers: how long a batch
+took decides how many orders wait in a channel.
 
 Leaves out: the 24 bytes by which a parcel is longer; the end of an epoch (a millisecond, once).
 
 Command: `python -m benchmarks.telemetry_cost [--seconds 4]`. Goal: at most 20 us for each batch in either process, for
 slow samples and quick ones alike.
 
-Caveat: most of it is one look at the clock per sample, whose price is the machine's, and twice as high when others keep
-it busy.
+Caveat: most of it is a look at the clock for each of up to 128 samples, whose price is the machine's, and twice as high
+when others keep it busy.
 """
 
 from __future__ import annotations
@@ -70,6 +71,13 @@ class Slow(Quick):
         return self.rows[index], index
 
 
+class Named(Quick):
+    """A name beside each row."""
+
+    def __getitem__(self, index: int) -> Any:
+        return self.rows[index], str(index)
+
+
 class Berth:
     """A slot that is always large enough."""
 
@@ -80,7 +88,7 @@ class Berth:
         self.careful = False
         self.slot_ns = 0
 
-    def room(self, *_: int) -> Any:
+    def room(self, *_: int, **__: int) -> Any:
         return self.slot
 
 
@@ -165,8 +173,8 @@ def main() -> int:
     for name, cost in consumer.items():
         print(f"{name:<44}{cost:>10,.0f}")
     worst = 0.0
-    for kind, dataset in (("quick", Quick()), ("slow", Slow())):
-        for batch_size in (32, 256):
+    for kind, dataset in (("quick", Quick()), ("slow", Slow()), ("named", Named())):
+        for batch_size in (32, 256, 1024):
             makers = [making(dataset, batch_size, measures=measures) for measures in (True, False)]
             cost = difference_ns(*makers, seconds)
             worst = max(worst, cost)

@@ -31,35 +31,44 @@ NEVER = 1 << 62
 _FILL = """
 def fill(dataset, indices, watch):
     word, seq, cell, place = watch.word, watch.seq, watch.cell, watch.place
-    passes, measures = watch.passes, watch.measures
-    looks = measures or watch.due_ns != NEVER
+    passes = watch.passes
     # Numbers with a point: they cost half of what integers as large do. Past ``limit`` there is something to see: a
     # sample slower than all before it, or, while something is due, each one.
     due, slowest, least = NEVER if watch.due_ns == NEVER else watch.due_ns / 1e9, 0.0, 0.0
-    limit = clock() if looks else NEVER
-    row = -1
-    for row, index in enumerate(indices):
-        if word[0] != seq:
-            raise watch.failed(None, index)
-        cell[place] = index
-        try:
-            sample = dataset[index]
-        except passes:
-            raise
-        except BaseException as error:
-            raise watch.failed(error, index) from error
-        if looks:
-            now = clock()
-            if now > limit:
-                if now - limit + least > slowest:
-                    slowest, watch.slowest_index = now - limit + least, index
-                if now > due:
-                    due = NEVER
-                    looks = measures
-                    watch.when_due()
-                least = slowest if due == NEVER else 0.0
-            limit = now + least
-        BODY
+    row, start, stop = -1, watch.rows.start, watch.rows.stop
+    for first, past, measures in ((0, start, False), (start, stop, True), (stop, len(indices), False)):
+        if first >= past:
+            continue
+        looks = measures or due != NEVER
+        begun = now = clock() if looks else NEVER
+        limit = now + least
+        for row, index in enumerate(indices[first:past], first):
+            if word[0] != seq:
+                raise watch.failed(None, index)
+            cell[place] = index
+            try:
+                sample = dataset[index]
+            except passes:
+                raise
+            except BaseException as error:
+                raise watch.failed(error, index) from error
+            if looks:
+                now = clock()
+                if now > limit:
+                    if now - limit + least > slowest:
+                        slowest, watch.slowest_index = now - limit + least, index
+                    if now > due:
+                        due = NEVER
+                        looks = measures
+                        watch.when_due()
+                    least = slowest if due == NEVER else 0.0
+                limit = now + least
+            BODY
+        else:
+            if measures:
+                watch.rows_ns = int((now - begun) * 1e9)
+            continue
+        break
     else:
         row += 1
         sample = None
@@ -83,10 +92,12 @@ class Watch:
     """Called once the clock is past ``due_ns``."""
     failed: Callable[[BaseException | None, int], Exception]
     """What to raise where a sample cannot be had; given None, where the batch is not wanted."""
+    rows: range
+    """Among these the slowest sample is looked for. At others the clock is looked at only while something is due."""
     passes: tuple[type[BaseException], ...] = ()
     """What is not the dataset's to raise: it goes on as it is."""
-    measures: bool = True
-    """Whether the slowest sample is looked for. If not, the clock is looked at only while something is due."""
+    rows_ns: int = 0
+    """What these rows took."""
     slowest_ns: int = 0
     slowest_index: int = -1
     odd: Any = None
@@ -186,7 +197,7 @@ class _Source:
     def _fill(self) -> str:
         storable = " and ".join(test for test, _ in self._plain_stores)
         lines = [*self._lines, f"if not ({storable}): return OTHER", *(store for _, store in self._plain_stores)]
-        body = "\n        ".join(lines).replace("return " + _OTHER, "break")
+        body = "\n            ".join(lines).replace("return " + _OTHER, "break")
         return _FILL.replace("BODY", body)
 
     def _unpacking(self, node: Branch, value: str, parts: list[str]) -> list[str]:

@@ -60,6 +60,10 @@ _QUICK_NS = 5_000
 _MANY = 64
 #: ... but for one batch in so many, or in half as many as it has samples: then each of them is timed.
 _UNTIMED = 16
+#: Of more samples than this only so many in a row are looked at, in each batch others: a batch of whatever size costs
+#: no more. Unless they take so long that a look at each is less than a thousandth of it.
+_LOOKED_AT = 128
+_SLOW_NS = 75_000
 
 
 def _nothing() -> None:
@@ -103,7 +107,7 @@ class Fetcher:
         self._crew = Crew(config.worker_threads, self._in_thread) if config.worker_threads > 1 else None
         self._is_plain = not asks_singly(config)
         self._measures = config.measures
-        self._is_quick = False
+        self._is_quick = self._is_slow = False
         self._fetch_share = 0.0
         self._left_untimed = 0
         """So many batches more are not timed apart."""
@@ -166,17 +170,36 @@ class Fetcher:
         """
         words = self._cell.words
         watch = Watch(
-            wanted.word, wanted.seq, words, INDEX, self.due_ns, self.when_due, self._failed, self._passes,
-            measures=self._measures,
+            wanted.word, wanted.seq, words, INDEX, self.due_ns, self.when_due, self._failed,
+            self._looked_at(len(indices)), self._passes,
         )  # fmt: skip
         started = perf_counter_ns()
         count = fill(self._dataset, indices, watch)
         passed_ns = perf_counter_ns() - started
         if self._measures:
             self.slowest_ns, self.slowest_index = watch.slowest_ns, watch.slowest_index
+            if count == len(indices):
+                self._note_rest(watch.rows_ns, len(watch.rows), passed_ns, count)
             self.fetch_ns = self._fetching_of(passed_ns)
         self._is_quick = count == len(indices) and (passed_ns < _QUICK_NS * count or count > _MANY)
+        self._is_slow = passed_ns > _SLOW_NS * count
         return count, watch.odd
+
+    def _looked_at(self, count: int) -> range:
+        """The rows among which the slowest sample is looked for."""
+        if not self._measures:
+            return range(0)
+        if count <= _LOOKED_AT or self._is_slow:
+            return range(count)
+        first = (self._info.epoch + self._info.step) * _LOOKED_AT % count
+        return range(first, min(first + _LOOKED_AT, count))
+
+    def _note_rest(self, looked_ns: int, looked_at: int, passed_ns: int, count: int) -> None:
+        """Where the others took twice as long as they should, the slowest is one of them: nobody knows which."""
+        should_ns = looked_ns * (count - looked_at) // max(1, looked_at)
+        more_ns = passed_ns - looked_ns - should_ns
+        if more_ns > max(should_ns, self.slowest_ns):
+            self.slowest_ns, self.slowest_index = more_ns, -1
 
     def _fetching_of(self, passed_ns: int) -> int:
         """How much of the time was fetching, where samples were not timed apart: of the slowest one, all."""
@@ -206,15 +229,17 @@ class Fetcher:
         plain, passes = self._is_plain, self._passes
         started = perf_counter_ns()
         fetch_ns, slowest_ns = 0, self.slowest_ns
-        due_ns, measures = self.due_ns, self._measures
-        apart = measures and (len(indices) <= _MANY or self._left_untimed <= 0)
+        due_ns, count = self.due_ns, len(indices)
+        apart = self._measures and (count <= _MANY or self._left_untimed <= 0)
+        rows = range(count) if apart else self._looked_at(count)
+        first, past = rows.start if rows else -1, rows.stop
         ended = started
         for row, index in enumerate(indices):
             # The next two lines are `not wanted` and `cell.at`: for small samples the calls would cost as much again.
             if word[0] != seq:
                 raise TakenBack
             cell[ROW], cell[INDEX] = row, index
-            if apart or due_ns != NEVER:
+            if apart or row == first or due_ns != NEVER:
                 ended = perf_counter_ns()
                 due_ns = due_ns if ended <= due_ns else self._is_due()
             if plain:
@@ -226,7 +251,7 @@ class Fetcher:
                     raise self._failed(error, index) from error
             else:
                 sample = self._patiently(index)
-            if measures:
+            if first <= row < past:
                 begun, ended = ended, perf_counter_ns()
                 took = ended - begun
                 fetch_ns += took
@@ -238,21 +263,23 @@ class Fetcher:
             else:
                 self.skipped.append((index, sample.report))
         self.slowest_ns = slowest_ns
-        self._sum_up(fetch_ns, max(1, perf_counter_ns() - started), len(indices), apart=apart)
+        self._sum_up(fetch_ns, max(1, perf_counter_ns() - started), count, len(rows), apart=apart)
 
     def _is_due(self) -> int:
         """Does it; gives back when to do it again."""
         self.when_due()
         return NEVER
 
-    def _sum_up(self, fetch_ns: int, passed_ns: int, count: int, *, apart: bool) -> None:
+    def _sum_up(self, fetch_ns: int, passed_ns: int, count: int, looked_at: int, *, apart: bool) -> None:
         """The samples of a batch were fetched one by one, and timed apart from what was done with them, or not."""
+        self._is_slow = passed_ns > _SLOW_NS * count
         self._is_quick = self._is_plain and (passed_ns < _QUICK_NS * count or count > _MANY)
         if apart:
             self._left_untimed = max(_UNTIMED, count // 2)
             self._fetch_share = fetch_ns / passed_ns
             self.fetch_ns += fetch_ns
         elif self._measures:
+            self._note_rest(fetch_ns, looked_at, passed_ns, count)
             self.fetch_ns += self._fetching_of(passed_ns)
 
     def _whole(self, indices: list[int], wanted: Wanted) -> Iterator[Any]:

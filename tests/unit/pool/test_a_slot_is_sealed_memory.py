@@ -2,6 +2,8 @@
 
 import gc
 import os
+import subprocess
+import sys
 
 import numpy as np
 import pytest
@@ -115,3 +117,18 @@ def test_a_cell_names_a_sample_only_while_one_is_in_hand():
         cell.enter(stage, 4)
         assert (cell.index, cell.stage) == (None, words)
     control.close()
+
+
+CLOSED = """
+import os, sys
+from swift_loader.pool.slot import Slot
+os.closerange(0, int(sys.argv[1]))
+slots = [Slot.create(100) for _ in range(3)]
+os._exit(min(slot.fd for slot in slots))
+"""
+
+
+@pytest.mark.parametrize("count", [1, 3])
+def test_its_descriptor_is_none_of_the_standard_streams_where_those_are_closed(count):
+    least = subprocess.run([sys.executable, "-c", CLOSED, str(count)], check=False, timeout=60).returncode
+    assert least >= 3
