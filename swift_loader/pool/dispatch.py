@@ -4,7 +4,7 @@ Called under the pool's lock, from telecom threads and the consumer's. Tickets a
 an order is valid while its slot's word holds its number, and that word is the only place where this is written down.
 
 What holds new tickets back, apart from the want of a free slot:
-- `data_queue_size` merged batches wait for the consumer, and what the channels should hold is on its way;
+- so many are merged or on their way that workers stay busy until `data_queue_size` batches wait for the consumer;
 - a worker has `max_buffer_size` parcels waiting to be merged, on top of the orders it has.
 Neither holds back the lowest unfinished ticket: it is ordered before all that could fill these queues, and a ticket
 that must be made again goes before any new one.
@@ -41,6 +41,11 @@ _MOST_DEATHS = 4
 #: One worker runs ahead by no more memory than this, or two batches: each new slot costs what several batches cost, and
 #: while one worker makes a slot, the others would run ahead and make more of them.
 _AHEAD_NBYTES = 256 << 20
+
+
+#: The consumer sees to new orders once there is so much work to be given out: to wake a telecom thread costs more than
+#: most quick batches do. Of slow batches, one is ordered for each that is taken.
+_WORTH_ORDERING_NS = 1_000_000
 
 
 class Ticket(NamedTuple):
@@ -101,7 +106,11 @@ class Dispatch:
         """Steps of the epoch that were handed out before the run was interrupted."""
         self.ready_count = 0
         """Merged deliveries that the consumer has not taken."""
+        self.ordered_count = 0
+        """Orders that were not answered, of all workers."""
         self.largest_slot = 0
+        self._taken = 0
+        """Deliveries since the consumer last saw to new orders."""
         self._begin_epoch(Position())
 
     def restart(self, at: Position, lines: Iterable[Line]) -> list[Delivery]:
@@ -120,7 +129,7 @@ class Dispatch:
     def orders_for(self, line: Line, lines: Sequence[Line]) -> list[Order]:
         """The orders that ``line`` should be sent now; marks it hungry if it could take more."""
         orders: list[Order] = []
-        depth = 1 + line.queue_depth(self._config.message_queue_size, self.largest_slot)
+        depth = self._depth(line)
         while len(line.outstanding) < depth and len(orders) < _BURST:
             ticket = self._ticket_for(line, depth, lines)
             slot = None if ticket is None else self._ledger.take(self.largest_slot, line.known)
@@ -136,7 +145,7 @@ class Dispatch:
 
     def filled(self, line: Line, parcel: Parcel, slot_nbytes: int, now_ns: int) -> list[Delivery]:
         """A parcel has come; gives back what may be delivered now."""
-        order = line.outstanding.pop(parcel.seq)
+        order = self._answered(parcel.seq, line)
         line.took(parcel.fetch_ns + parcel.collate_ns + parcel.encode_ns)
         self._ledger.filled(order.slot, slot_nbytes)
         if slot_nbytes > self.largest_slot:
@@ -152,7 +161,7 @@ class Dispatch:
 
     def answered_empty(self, line: Line, seq: int, report: FailureReport | None) -> list[Delivery]:
         """The worker answered without a batch: it failed, or the order had been taken back (no report)."""
-        order = line.outstanding.pop(seq)
+        order = self._answered(seq, line)
         line.slot_waits.pop(seq, None)
         valid = self._is_valid(order)
         self._ledger.given_back(order.slot)
@@ -178,6 +187,7 @@ class Dispatch:
                 self._ledger.lost(order.slot)
             else:
                 self._ledger.given_back(order.slot)
+        self.ordered_count -= len(line.outstanding)
         line.outstanding.clear()
         return poison
 
@@ -192,8 +202,38 @@ class Dispatch:
     def taken(self, delivery: Delivery) -> None:
         """The consumer has taken a delivery."""
         self.ready_count -= 1
+        self._taken += 1
         if isinstance(delivery, Full):
             self._ledger.landing(delivery.parcel.slot)
+
+    def to_feed(self, lines: Sequence[Line]) -> list[Line]:
+        """Who should be given orders in place of what was taken: those that have the fewest.
+
+        With a good stock one worker begins when half of it is gone, and a second one where that does not keep up: all
+        of them at once would each get a run of batches, and finish the first ones later than few would.
+        """
+        is_well_stocked = self.ready_count > self._config.data_queue_size // 2
+        if is_well_stocked and self._taken * max(line.batch_ns for line in lines) < _WORTH_ORDERING_NS:
+            return []
+        self._taken = 0
+        hungry = [line for line in lines if line.hungry and line.greeted]
+        if not hungry:
+            return []
+        hungry.sort(key=lambda line: len(line.outstanding))
+        first = hungry[0]
+        most = self._most_on_their_way(self._depth(first), len(lines))
+        missing = most - self.ready_count - self.ordered_count
+        if missing < most // 2 and (is_well_stocked or first.outstanding):
+            return []
+        fed: list[Line] = []
+        for line in hungry:
+            depth, count = self._depth(line), len(line.outstanding)
+            if count + line.unmerged < self._most_ahead(depth):
+                fed.append(line)
+                missing -= depth - count
+            if missing <= 0 or (fed and self.ready_count):
+                break
+        return fed
 
     @property
     def next_seq(self) -> int:
@@ -220,19 +260,25 @@ class Dispatch:
         if self._redo:
             # Not to a worker that has yet to answer that the ticket was taken back from it: it could not say which.
             return None if self._redo[0].seq in line.outstanding else heapq.heappop(self._redo)
-        if self._steps == 0 or self._is_enough_ready(depth, lines):
+        if self._steps == 0 or self._is_enough(line, depth, len(lines)):
             return None
         if len(line.outstanding) + line.unmerged < self._most_ahead(depth):
             return self._next_ticket()
         return None if line.outstanding else self._stuck_behind(line, lines)
 
-    def _is_enough_ready(self, depth: int, lines: Sequence[Line]) -> bool:
-        most, ready = self._config.data_queue_size, self.ready_count
-        if ready < most:
+    def _depth(self, line: Line) -> int:
+        """How many orders the line's worker should have: the one that it is at, and those in its channel."""
+        return 1 + line.queue_depth(self._config.message_queue_size, self.largest_slot)
+
+    def _is_enough(self, line: Line, depth: int, workers: int) -> bool:
+        if self.ready_count + self.ordered_count < self._most_on_their_way(depth, workers):
             return False
-        # Channels are kept filled even so: ten batches of 50 us are gone before an idle worker has woken up. (Of slow
-        # batches none or one waits in a channel.)
-        return ready + sum(len(line.outstanding) for line in lines) >= most + len(lines) * (depth - 1)
+        # Where others have more orders than they should, since they were quick once, one that has none gets its own.
+        return bool(line.outstanding) or self.ready_count >= self._config.data_queue_size
+
+    def _most_on_their_way(self, depth: int, workers: int) -> int:
+        """Channels are kept filled: ten batches of 50 us are gone before an idle worker has woken up."""
+        return max(self._config.data_queue_size + workers * max(1, depth - 1), workers * depth)
 
     def _most_ahead(self, depth: int) -> int:
         """How many batches of one worker may be ordered or wait to be merged."""
@@ -275,12 +321,18 @@ class Dispatch:
         order = Order(*ticket, slot, self.largest_slot, slot in self._slots and slot not in line.known)
         line.known.add(slot)
         line.outstanding[ticket.seq] = order
+        self.ordered_count += 1
         if line.slotless_ns:
             line.slot_waits[ticket.seq] = perf_counter_ns() - line.slotless_ns
             line.slotless_ns = 0
         self._slot_words[slot] = ticket.seq
         if self._deaths or self._left_out:
             self._caution(ticket, line)
+        return order
+
+    def _answered(self, seq: int, line: Line) -> Order:
+        order = line.outstanding.pop(seq)
+        self.ordered_count -= 1
         return order
 
     def _caution(self, ticket: Ticket, line: Line) -> None:

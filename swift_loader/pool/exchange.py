@@ -98,9 +98,8 @@ class Exchange:
                 return None
             self._known.taken(delivery)
             self._bring_home()
-            # Half a queue at a time: waking a telecom thread for every batch would cost more than most batches do.
-            if self._known.ready_count <= self._config.data_queue_size // 2:
-                self._ring_the_hungry()
+            for line in self._known.to_feed(self._lines):
+                self._ring(line)
         return delivery
 
     @property

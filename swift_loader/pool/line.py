@@ -83,7 +83,8 @@ class Line:
         self.deaths = 0
         self.last_death = ""
         """How the last of its workers that has died did so, for who looks on."""
-        self._batch_ns = 0.0
+        self.batch_ns = 0.0
+        """What its batches take, of late; 0 where none was made."""
 
     def prepare(self) -> None:
         """A worker is about to be started for this line: what the cell says of the one before is over."""
@@ -135,23 +136,24 @@ class Line:
 
     def took(self, nanoseconds: int) -> None:
         """A batch was made in this time."""
-        self._batch_ns += _SMOOTHING * (nanoseconds - self._batch_ns) if self._batch_ns else nanoseconds
+        self.batch_ns += _SMOOTHING * (nanoseconds - self.batch_ns) if self.batch_ns else nanoseconds
 
     @property
     def has_made(self) -> bool:
         """Whether a batch was made by this line's workers."""
-        return self._batch_ns > 0
+        return self.batch_ns > 0
 
     def queue_depth(self, most: int, batch_nbytes: int) -> int:
         """How many orders should wait in the channel."""
         if batch_nbytes:
             most = min(most, max(1, _QUEUED_NBYTES // batch_nbytes))
-        return max(1, min(most, int(_QUEUED_NS / self._batch_ns))) if self._batch_ns else 1
+        # None waits before it is known how slow they are: the next one may be done by another worker meanwhile.
+        return max(1, min(most, int(_QUEUED_NS / self.batch_ns))) if self.batch_ns else 0
 
     @property
     def is_slow(self) -> bool:
         """Whether its batches take so long that orders should not wait behind one."""
-        return self._batch_ns > _QUEUED_NS / 2
+        return self.batch_ns > _QUEUED_NS / 2
 
     @property
     def is_watched(self) -> bool:

@@ -76,6 +76,7 @@ class World:
     def start(self, worker):
         """A worker has greeted."""
         worker.alive, worker.seq = True, 0
+        worker.line.greeted = True
         worker.line.known.clear()
 
     def feed(self, worker):
@@ -146,7 +147,7 @@ class World:
             self.ready += self.dispatch.failed(poison, REPORT, worker.line)
         else:
             assert guilty is None or not self._is_poison(guilty.seq)
-        worker.alive = False
+        worker.alive = worker.line.greeted = False
         worker.inbox.clear()
         worker.mapped.clear()
 
@@ -209,6 +210,7 @@ class World:
         assert self.ledger.held_by(Holder.POOL) == len(full)
         assert self.ledger.held_by(Holder.BATCH) == len(set(self.held))
         assert self.dispatch.ready_count == len(self.ready)
+        assert self.dispatch.ordered_count == len(orders)
         valid = [order.seq for order in orders if self.words[order.slot] == order.seq]
         places = Counter(valid) + Counter(ticket.seq for ticket in self.dispatch._redo)
         places += Counter(one.ticket.seq for one in (*waiting, *self.ready))

@@ -28,11 +28,11 @@ def _make(world, worker, count=1):
         world.read(worker)
 
 
-def test_one_order_waits_behind_the_one_in_hand_until_the_speed_is_known():
+def test_no_order_waits_behind_the_one_in_hand_until_the_speed_is_known():
     world = _world(None, None)
     for worker in world.workers:
         world.feed(worker)
-    assert [_ordered(worker) for worker in world.workers] == [[0, 1], [2, 3]]
+    assert [_ordered(worker) for worker in world.workers] == [[0], [1]]
 
 
 def test_a_fast_worker_is_given_more_a_few_at_a_time_and_no_more_than_was_set():
@@ -61,6 +61,67 @@ def test_batches_that_are_ready_hold_new_tickets_back_until_one_is_taken():
         world.take()
     world.feed(worker)
     assert worker.line.outstanding
+
+
+def _to_feed(world):
+    """After each batch that is taken while any is ready: how many are ready then, and who is to be given orders."""
+    while world.ready:
+        world.take()
+        yield len(world.ready), world.dispatch.to_feed(world.lines)
+
+
+def test_of_a_good_stock_half_is_used_up_before_one_worker_begins():
+    world = _world(*4 * [SLOW_NS])
+    world.settle()
+    assert len(world.ready) == 14  # ten, and one for each
+    for ready, lines in _to_feed(world):
+        assert len(lines) == (0 if ready > 7 else 1)
+        if lines:
+            break
+    world.feed(world.workers[0])
+    assert _ordered(world.workers[0]) == [14, 15]
+
+
+def test_workers_are_added_one_after_the_other_while_the_stock_goes_on_falling():
+    world = _world(*4 * [SLOW_NS])
+    world.settle()
+    begun = []
+    for ready, lines in _to_feed(world):
+        begun += [(ready, line.number) for line in lines]
+        for line in lines:
+            world.feed(world.workers[line.number])
+    assert begun == [(7, 0), (5, 1), (4, 2), (3, 3)]
+
+
+def test_when_nothing_is_ready_all_begin_at_once():
+    world = _world(*4 * [SLOW_NS])
+    world.settle()
+    *_, (ready, lines) = _to_feed(world)
+    assert ready == 0
+    assert lines == list(world.lines)
+
+
+def test_nobody_is_woken_for_quick_batches_before_they_are_worth_it():
+    world = _world(*4 * [FAST_NS], data_queue_size=100, message_queue_size=100)
+    world.settle()
+    worth = 1_000_000 // FAST_NS
+    assert [ready for ready, lines in _to_feed(world) if lines and ready > 50]
+    world.settle()
+    stock = len(world.ready)
+    asked = [stock - ready for ready, lines in _to_feed(world) if lines and ready > 50]
+    assert all(taken >= worth for taken in asked)
+
+
+def test_who_has_as_many_parcels_waiting_as_it_may_is_not_asked():
+    world = _world(SLOW_NS, SLOW_NS, data_queue_size=1, max_buffer_size=0)
+    slow, other = world.workers
+    world.feed(slow)
+    for _ in range(3):
+        world.feed(other)
+        _make(world, other, len(_ordered(other)))
+    world.feed(other)
+    assert other.line.unmerged
+    assert world.dispatch.to_feed(world.lines) == []
 
 
 def test_parcels_that_wait_for_a_slow_worker_hold_back_the_worker_that_made_them():
@@ -117,7 +178,7 @@ def test_the_lowest_is_made_again_although_every_queue_is_full():
 
 
 def test_it_is_made_again_in_the_slot_that_its_worker_left():
-    world = _world(None, None, slots=4)
+    world = _world(SLOW_NS, SLOW_NS, slots=4)
     first, other = world.workers
     for worker in world.workers:
         world.feed(worker)
