@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from time import monotonic
 from typing import Any
 
-from swift_loader.testing.digest import checksum_of_all
+from swift_loader.batch.digest import checksum_of_all
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,12 +19,12 @@ from typing import Any
 import numpy as np
 
 from swift_loader.batch.collate import Unbatchable, spec_of
+from swift_loader.batch.digest import checksum, leaves_of, size_of
 from swift_loader.batch.finite import refuse_what_is_not_finite
 from swift_loader.batch.layout import Column
 from swift_loader.errors import ConfigError, DataError, FailureReport
 from swift_loader.pool.fetch import whole_batches_of
 from swift_loader.pool.recipe import checked_length
-from swift_loader.testing.digest import checksum, leaves_of, size_of
 from swift_loader.testing.subject import Source
 
 _PAGE = os.sysconf("SC_PAGE_SIZE")

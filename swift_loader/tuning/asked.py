@@ -80,6 +80,7 @@ def tuned(
             batch_size=config.batch_size,
             most_workers=_most_workers(wishes.get("max_workers"), cores),
             may_thread=wishes.get("threads", True),
+            is_in_order=config.in_order,
         )
         # A process that forks workers itself must not have the threads of another loader.
         most_alive = 1 if config.start_method == "fork" and not config.allow_fork else 2
@@ -116,6 +117,7 @@ def config_for(config: LoaderConfig, choice: Choice) -> LoaderConfig:
     own = config.max_buffer_size
     return dataclasses.replace(
         config,
+        seed=config.seed or 0,  # one for all, so that they make the same batches
         consumer_count=1,
         worker_count=choice.workers,
         worker_threads=choice.threads,

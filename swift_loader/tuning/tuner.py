@@ -53,7 +53,7 @@ class Tuner:
             SwiftLoaderError: what the loader raises with one worker, or for samples that cannot be had.
             KeyboardInterrupt: with a note of what was found so far.
         """
-        rig = Rig(self._start, self._task.consumer_s, most_alive)
+        rig = Rig(self._start, self._task.consumer_s, most_alive, compares=self._task.is_in_order)
         try:
             return self._run(rig, seconds, on_progress)
         except KeyboardInterrupt as stop:

@@ -250,8 +250,7 @@ def _notes(evidence: Evidence, choice: Choice) -> list[str]:
             "(threads=False, or --no-threads, tries none)."
         )
     for failed, failure in evidence.failures.items():
-        threads = f", {failed.threads} threads" if failed.threads > 1 else ""
-        notes.append(f"{failed.workers} workers{threads} cannot be had: {failure.reason}")
+        notes.append(f"{failed.words(_USUAL)} cannot be had: {failure.reason}")
     if (noise := evidence.noise()) > 2 * TOLERANCE:
         notes.append(
             f"Looks at the same loader differed by {noise:.0%}: something else uses this machine. Counts that are as "

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import os
+import subprocess
+import sys
+from collections.abc import Callable
 
 import pytest
 
@@ -15,15 +18,16 @@ from swift_loader.tuning.rig import Rig
 class Loader:
     """Gives batches at once, and knows whether it is alive."""
 
-    def __init__(self, choice: Choice, error: Exception | None = None) -> None:
-        self.choice, self.error, self.is_alive, self.taken = choice, error, True, 0
+    def __init__(self, choice: Choice, error: Exception | None = None, first: int = 0) -> None:
+        self.pids = [os.getpid()]
+        self.choice, self.error, self.is_alive, self.taken, self.first = choice, error, True, 0, first
 
     def __iter__(self):
         for _ in range(50):
             if self.error is not None:
                 raise self.error
             self.taken += 1
-            yield self.taken
+            yield self.first + self.taken
 
     def statistics(self) -> dict[str, float]:
         made_s = 0.001 * self.taken
@@ -34,7 +38,7 @@ class Loader:
 
     @property
     def worker_pids(self) -> list[int]:
-        return [os.getpid()]
+        return self.pids
 
     def close(self) -> None:
         self.is_alive = False
@@ -46,9 +50,11 @@ class Yard:
     def __init__(self) -> None:
         self.loaders: list[Loader] = []
         self.errors: dict[Choice, Exception] = {}
+        self.first: Callable[[Choice], int] = lambda _: 0
+        """What a loader's samples begin with."""
 
     def __call__(self, choice: Choice) -> Loader:
-        self.loaders.append(Loader(choice, self.errors.get(choice)))
+        self.loaders.append(Loader(choice, self.errors.get(choice), self.first(choice)))
         return self.loaders[-1]
 
     @property
@@ -132,6 +138,80 @@ def test_later_a_count_that_cannot_be_had_is_a_failure_and_a_bad_sample_is_not(
         assert rig.look(choice, 0.0) == Failure(str(error).partition("\n")[0])
         assert yard.alive == [Choice(1)]
     rig.close()
+
+
+BUSY = "import time\nwhile time.process_time() < 0.5: pass\nprint(flush=True)\ntime.sleep(100)"
+
+
+def test_a_look_begins_when_the_others_have_filled_their_queues(yard: Yard):
+    rig = Rig(yard, consumer_s=0.0)
+    rig.look(Choice(1), 0.0)
+    with subprocess.Popen([sys.executable, "-c", BUSY], stdout=subprocess.PIPE) as busy:
+        yard.loaders[0].pids = [busy.pid]
+        rig.look(Choice(2), 0.0, beside=Choice(1))
+        used_s = load.load_of([busy.pid]).cpu_s
+        busy.kill()
+    assert used_s > 0.45
+    rig.close()
+
+
+def test_others_that_never_rest_are_not_waited_for_long(yard: Yard, monkeypatch):
+    monkeypatch.setattr("swift_loader.tuning.rig._SETTLING_S", 0.2)
+    rig = Rig(yard, consumer_s=0.0)
+    rig.look(Choice(1), 0.0)
+    with subprocess.Popen([sys.executable, "-c", "while True: pass"]) as busy:
+        yard.loaders[0].pids = [busy.pid]
+        assert isinstance(rig.look(Choice(2), 0.0, beside=Choice(1)), Look)
+        busy.kill()
+    rig.close()
+
+
+@pytest.mark.parametrize("most_alive", [1, 2])
+def test_threads_that_make_other_samples_each_time_cannot_be_had(yard: Yard, most_alive: int):
+    yard.first = lambda choice: 1000 * len(yard.loaders) if choice.threads > 1 else 0
+    rig = Rig(yard, consumer_s=0.0, most_alive=most_alive)
+    rig.look(Choice(1), 0.0)
+    found = rig.look(Choice(1, 2), 0.0)
+    assert isinstance(found, Failure)
+    assert "other samples each time" in found.reason
+    assert Choice(1, 2) not in yard.alive
+    assert isinstance(rig.look(Choice(2), 0.0), Look)
+    rig.close()
+    assert yard.alive == []
+
+
+@pytest.mark.parametrize("own", [0, 7])
+def test_threads_that_make_the_same_samples_each_time_are_looked_at(yard: Yard, own: int):
+    """Those that one thread makes, or, drawn sample by sample and not batch by batch, others."""
+    yard.first = lambda choice: own if choice.threads > 1 else 0
+    rig = Rig(yard, consumer_s=0.0)
+    rig.look(Choice(1), 0.0)
+    assert isinstance(rig.look(Choice(1, 2), 0.0), Look)
+    count = len(yard.loaders)
+    assert isinstance(rig.look(Choice(2, 2), 0.0), Look)
+    assert len(yard.loaders) == count + 1  # that is known by now
+    rig.close()
+    assert yard.alive == []
+
+
+def test_batches_that_come_in_any_order_say_nothing_of_threads(yard: Yard):
+    yard.first = lambda choice: 1000 * len(yard.loaders) if choice.threads > 1 else 0
+    rig = Rig(yard, consumer_s=0.0, compares=False)
+    rig.look(Choice(1), 0.0)
+    assert isinstance(rig.look(Choice(1, 2), 0.0), Look)
+    rig.close()
+
+
+def test_samples_that_are_never_the_same_say_nothing_of_threads(yard: Yard):
+    yard.first = lambda _: 1000 * len(yard.loaders)
+    rig = Rig(yard, consumer_s=0.0)
+    rig.look(Choice(1), 0.0)
+    assert isinstance(rig.look(Choice(1, 2), 0.0), Look)
+    count = len(yard.loaders)
+    assert isinstance(rig.look(Choice(2, 2), 0.0), Look)
+    assert len(yard.loaders) == count + 1  # that is known by now
+    rig.close()
+    assert yard.alive == []
 
 
 def test_what_processes_use_is_read_and_those_that_have_gone_count_for_nothing():

@@ -114,7 +114,7 @@ def test_threads_failures_and_noise_are_told():
     evidence.failures[Choice(1, 2)] = Failure("fetch of sample 3 raised RuntimeError: not in threads")
     notes = "\n".join(told(evidence, TASK, SUBJECT, Choice(2, 8)).notes)
     assert "swift-loader check" in notes
-    assert "1 workers, 2 threads cannot be had: fetch of sample 3 raised" in notes
+    assert "1 worker, 2 threads cannot be had: fetch of sample 3 raised" in notes
     assert "something else uses this machine" not in notes
     evidence.add(Choice(2), at(9.0, 2), is_hurried=False)
     evidence.add(Choice(2), at(15.0, 2), is_hurried=False)
