@@ -41,10 +41,8 @@ _MOST_DEATHS = 4
 #: One worker runs ahead by no more memory than this, or two batches: each new slot costs what several batches cost, and
 #: while one worker makes a slot, the others would run ahead and make more of them.
 _AHEAD_NBYTES = 256 << 20
-
-
-#: The consumer sees to new orders once there is so much work to be given out: to wake a telecom thread costs more than
-#: most quick batches do. Of slow batches, one is ordered for each that is taken.
+#: With a good stock, the consumer sees to new orders once it has taken what a worker makes in so long: to wake a thread
+#: costs more than most quick batches do.
 _WORTH_ORDERING_NS = 1_000_000
 
 

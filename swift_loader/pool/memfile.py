@@ -5,7 +5,6 @@ behind and nobody else can find them, and they are for this user alone.
 from __future__ import annotations
 
 import errno
-import fcntl
 import os
 
 from swift_loader.errors import ConfigError
@@ -39,6 +38,8 @@ def memory_file(name: str) -> int:
             "with: have the container's seccomp profile allow memfd_create, or set worker_per_consumer=0"
         ) from error
     if fd < _LEAST_FD:
+        import fcntl  # noqa: PLC0415 - other systems have none, nor these files
+
         standard = fd
         try:
             fd = fcntl.fcntl(standard, fcntl.F_DUPFD_CLOEXEC, _LEAST_FD)

@@ -112,6 +112,7 @@ def test_d8_a_disk_that_fails_while_it_is_used_costs_one_warning(when: int, coun
 
 ON_A_SMALL_DISK = """
 import json, os, warnings
+from collections import Counter
 from tests.kept_datasets import Large, asked
 from tests.loaders import stream
 
@@ -122,16 +123,17 @@ before = len(asked(place))
 with warnings.catch_warnings(record=True) as warned:
     warnings.simplefilter("always")
     assert stream(*given, epochs=2, cache_setting={"prefix": disk + "/kept"}, data_queue_size=1) == expected
-print(json.dumps([[str(one.message) for one in warned], len(asked(place)) - before]))
+times = Counter(asked(place)[before:])
+print(json.dumps([[str(one.message) for one in warned], sum(count == 1 for count in times.values())]))
 """
 
 
 def test_d7_an_ext4_of_8_megabytes_keeps_what_it_can_and_costs_one_warning(tmp_path: Path):
     disk = tmp_path / "disk"
     env = {"PLACE": str(tmp_path), "DISK": str(disk)}
-    (text,), made = json.loads(run_apart(ON_A_SMALL_DISK, mounting(tmp_path, disk, megabytes=8), **env))
+    (text,), asked_once = json.loads(run_apart(ON_A_SMALL_DISK, mounting(tmp_path, disk, megabytes=8), **env))
     assert text.startswith(f"cache_setting: {disk}/kept: nothing more is kept, training goes on: No space left")
-    assert 220 < made < 390  # of 200 samples of 64 kB it has room for less than a half, and for more than a few
+    assert 20 < asked_once < 128  # of 200 samples of 64 kB; workers have begun a third epoch, too
 
 
 def test_d7_a_file_that_may_not_grow_costs_one_warning(tmp_path: Path):
