@@ -19,15 +19,15 @@ NS = 1e9
 class Tardy:
     """One sample takes 20 ms, all others next to nothing."""
 
-    def __init__(self, count: int, slow: int) -> None:
-        self.count, self.slow = count, slow
+    def __init__(self, count: int, slow: int, slow_s: float = 0.02) -> None:
+        self.count, self.slow, self.slow_s = count, slow, slow_s
 
     def __len__(self) -> int:
         return self.count
 
     def __getitem__(self, index: int) -> np.ndarray:
         if index == self.slow:
-            time.sleep(0.02)
+            time.sleep(self.slow_s)
         return np.full(4, index, np.float32)
 
 
@@ -51,12 +51,13 @@ def test_the_slowest_sample_is_named_and_its_time_is_fetching(batch_size: int, s
 
 @pytest.mark.parametrize("settings", [{}, {"collate_fn": np.stack}, {"retries": 1}])
 def test_a_slow_sample_among_those_that_were_not_timed_is_known_to_be_there(settings: dict):
-    one = making(Tardy(600, slow=2 * 200 + 5), 200, **settings)
+    one = making(Tardy(600, slow=2 * 200 + 5, slow_s=0.2), 200, **settings)
     for step in range(3):
+        one.maker._fetcher._is_slow = False  # as a busy machine may make it seem
         made = one.made(step)
     assert made.slowest_index == -1
-    assert made.slowest_ns > 0.019 * NS
-    assert made.fetch_ns > 0.018 * NS
+    assert made.slowest_ns > 0.15 * NS
+    assert made.fetch_ns > 0.15 * NS
 
 
 def test_of_large_batches_each_row_is_timed_sooner_or_later():
@@ -64,6 +65,7 @@ def test_of_large_batches_each_row_is_timed_sooner_or_later():
     looked_at = set()
     for step in range(3):
         one.made(step)
+        one.maker._fetcher._is_slow = False
         rows = one.maker._fetcher._looked_at(300)
         assert 0 < len(rows) <= fetch._LOOKED_AT
         looked_at.update(rows)
@@ -100,6 +102,7 @@ def test_the_clock_is_looked_at_so_often_for_however_many_samples_or_not_at_all(
     counts = []
     for step in range(3):
         looks.clear()
+        one.maker._fetcher._is_slow = False
         one.made(step)
         counts.append(len(looks))
     # All rows but once in a while; after that some of them: the second batch's begin at row 128 and end with row 199.
