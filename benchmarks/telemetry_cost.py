@@ -12,7 +12,7 @@ Leaves out: the 24 bytes by which a parcel is longer; the end of an epoch (a mil
 Command: `python -m benchmarks.telemetry_cost [--seconds 4]`. Goal: at most 20 us for each batch in either process, for
 slow samples and quick ones alike.
 
-Caveat: most of it is a look at the clock for each of up to 128 samples, whose price is the machine's, and twice as high
+Caveat: most of it is a look at the clock for each of up to 96 samples, whose price is the machine's, and twice as high
 when others keep it busy.
 """
 

@@ -62,7 +62,7 @@ _MANY = 64
 _UNTIMED = 16
 #: Of more samples than this only so many in a row are looked at, in each batch others: a batch of whatever size costs
 #: no more. Unless they take so long that a look at each is less than a thousandth of it.
-_LOOKED_AT = 128
+_LOOKED_AT = 96
 _SLOW_NS = 75_000
 
 
