@@ -181,8 +181,7 @@ class Fetcher:
             if count == len(indices):
                 self._note_rest(watch.rows_ns, len(watch.rows), passed_ns, count)
             self.fetch_ns = self._fetching_of(passed_ns)
-        self._is_quick = count == len(indices) and (passed_ns < _QUICK_NS * count or count > _MANY)
-        self._is_slow = passed_ns > _SLOW_NS * count
+        self._note_pace(passed_ns, count, may_fill=count == len(indices))
         return count, watch.odd
 
     def _looked_at(self, count: int) -> range:
@@ -193,6 +192,10 @@ class Fetcher:
             return range(count)
         first = (self._info.epoch + self._info.step) * _LOOKED_AT % count
         return range(first, min(first + _LOOKED_AT, count))
+
+    def _note_pace(self, passed_ns: int, count: int, *, may_fill: bool) -> None:
+        self._is_quick = may_fill and (passed_ns < _QUICK_NS * count or count > _MANY)
+        self._is_slow = passed_ns > _SLOW_NS * count
 
     def _note_rest(self, looked_ns: int, looked_at: int, passed_ns: int, count: int) -> None:
         """Where the others took twice as long as they should, the slowest is one of them: nobody knows which."""
@@ -272,8 +275,7 @@ class Fetcher:
 
     def _sum_up(self, fetch_ns: int, passed_ns: int, count: int, looked_at: int, *, apart: bool) -> None:
         """The samples of a batch were fetched one by one, and timed apart from what was done with them, or not."""
-        self._is_slow = passed_ns > _SLOW_NS * count
-        self._is_quick = self._is_plain and (passed_ns < _QUICK_NS * count or count > _MANY)
+        self._note_pace(passed_ns, count, may_fill=self._is_plain)
         if apart:
             self._left_untimed = max(_UNTIMED, count // 2)
             self._fetch_share = fetch_ns / passed_ns

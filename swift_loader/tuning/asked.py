@@ -80,12 +80,12 @@ def tuned(
             batch_size=config.batch_size,
             most_workers=_most_workers(wishes.get("max_workers"), cores),
             may_thread=wishes.get("threads", True),
-            is_in_order=config.in_order,
         )
         # A process that forks workers itself must not have the threads of another loader.
         most_alive = 1 if config.start_method == "fork" and not config.allow_fork else 2
         watch = wishes.get("on_progress")
-        return Tuner(start, task, subject._replace(consumers=config.consumer_count)).run(seconds, most_alive, watch)
+        tuner = Tuner(start, task, subject._replace(consumers=config.consumer_count))
+        return tuner.run(seconds, most_alive, watch, compares=config.in_order)
 
 
 def _refuse_unknown(wishes: Wishes) -> None:

@@ -46,8 +46,6 @@ class Task:
     batch_size: int = 1
     most_workers: int = 64
     may_thread: bool = True
-    is_in_order: bool = True
-    """Batches come in the order of their steps, so that those of two loaders can be compared."""
 
 
 class Question(NamedTuple):

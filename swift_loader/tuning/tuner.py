@@ -45,7 +45,12 @@ class Tuner:
         self._begun = monotonic()
 
     def run(
-        self, seconds: float, most_alive: int = 2, on_progress: Callable[[Progress], object] | None = None
+        self,
+        seconds: float,
+        most_alive: int = 2,
+        on_progress: Callable[[Progress], object] | None = None,
+        *,
+        compares: bool = True,
     ) -> Tuning:
         """After so many seconds the answer is what is known by then.
 
@@ -53,7 +58,7 @@ class Tuner:
             SwiftLoaderError: what the loader raises with one worker, or for samples that cannot be had.
             KeyboardInterrupt: with a note of what was found so far.
         """
-        rig = Rig(self._start, self._task.consumer_s, most_alive, compares=self._task.is_in_order)
+        rig = Rig(self._start, self._task.consumer_s, most_alive, compares=compares)
         try:
             return self._run(rig, seconds, on_progress)
         except KeyboardInterrupt as stop:

@@ -6,6 +6,7 @@ import os
 import subprocess
 import sys
 from collections.abc import Callable
+from functools import partial
 
 import pytest
 
@@ -180,10 +181,16 @@ def test_threads_that_make_other_samples_each_time_cannot_be_had(yard: Yard, mos
     assert yard.alive == []
 
 
-@pytest.mark.parametrize("own", [0, 7])
-def test_threads_that_make_the_same_samples_each_time_are_looked_at(yard: Yard, own: int):
-    """Those that one thread makes, or, drawn sample by sample and not batch by batch, others."""
-    yard.first = lambda choice: own if choice.threads > 1 else 0
+@pytest.mark.parametrize(
+    "first",
+    [
+        pytest.param(lambda _yard, _choice: 0, id="those that one thread makes"),
+        pytest.param(lambda _yard, choice: 7 * (choice.threads > 1), id="others, drawn sample by sample"),
+        pytest.param(lambda yard, _choice: 1000 * len(yard.loaders), id="never the same, by one thread either"),
+    ],
+)
+def test_threads_that_are_as_reproducible_as_one_thread_are_looked_at(yard: Yard, first: Callable[[Yard, Choice], int]):
+    yard.first = partial(first, yard)
     rig = Rig(yard, consumer_s=0.0)
     rig.look(Choice(1), 0.0)
     assert isinstance(rig.look(Choice(1, 2), 0.0), Look)
@@ -200,18 +207,6 @@ def test_batches_that_come_in_any_order_say_nothing_of_threads(yard: Yard):
     rig.look(Choice(1), 0.0)
     assert isinstance(rig.look(Choice(1, 2), 0.0), Look)
     rig.close()
-
-
-def test_samples_that_are_never_the_same_say_nothing_of_threads(yard: Yard):
-    yard.first = lambda _: 1000 * len(yard.loaders)
-    rig = Rig(yard, consumer_s=0.0)
-    rig.look(Choice(1), 0.0)
-    assert isinstance(rig.look(Choice(1, 2), 0.0), Look)
-    count = len(yard.loaders)
-    assert isinstance(rig.look(Choice(2, 2), 0.0), Look)
-    assert len(yard.loaders) == count + 1  # that is known by now
-    rig.close()
-    assert yard.alive == []
 
 
 def test_what_processes_use_is_read_and_those_that_have_gone_count_for_nothing():
