@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 Even = Literal["balance", "pad", "drop", "none"]
 RandomPer = Literal["batch", "sample"]
-StartMethod = Literal["forkserver", "spawn", "fork"]
+StartMethod = Literal["auto", "forkserver", "spawn", "fork"]
 OnError = Literal["raise", "skip"]
 Ragged = Literal["error", "list"]
 Engine = Literal["local"]
@@ -191,7 +191,7 @@ class LoaderConfig:
             worker_threads=given.whole("worker_threads", 1, least=1),
             worker_init=given.function("worker_init"),
             share_dataset=given.flag("share_dataset", default=False),
-            start_method=given.choice("start_method", StartMethod, "forkserver"),
+            start_method=given.choice("start_method", StartMethod, "auto"),
             allow_fork=given.flag("allow_fork", default=False),
             on_error=given.choice("on_error", OnError, "raise"),
             max_skipped=given.whole("max_skipped", 100, least=0),
@@ -215,7 +215,7 @@ class LoaderConfig:
         if self.share_dataset and self.start_method == "spawn":
             raise ConfigError(
                 "share_dataset=True shares memory with forked workers, start_method='spawn' starts workers that share "
-                "nothing: use start_method='forkserver', or leave share_dataset out"
+                "nothing: leave out one of the two"
             )
         if self.collate_fn is not None and self.ragged == "list":
             raise ConfigError("ragged='list' is a way of the default collate; with collate_fn, that function decides")

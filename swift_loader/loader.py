@@ -1,6 +1,7 @@
 """SwiftLoader: the front door.
 
-Constructing checks and stores; only `start` makes processes. What then runs is told in `runtime`.
+Constructing checks and stores, and lets what takes time begin; `start` makes workers. What then runs is told in
+`runtime`.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from typing import TYPE_CHECKING, Any, Self, Unpack
 
 from swift_loader import ranks
 from swift_loader.config import LoaderConfig, Settings, check_dataset_class, checked_kwargs
+from swift_loader.engines.choose import begin_early
 from swift_loader.epoch import Epoch, EpochSetter
 from swift_loader.errors import ConfigError, LoaderClosed
 from swift_loader.placement import checked_index, current_device, name_of, own_count, own_index, stage_of
@@ -80,6 +82,7 @@ class SwiftLoader:
         self._state = State(Position(), None, {})
         """What to go on from: the beginning, or what was loaded."""
         self._start_arguments: tuple[Any, ...] = ()
+        begin_early(self._config, dataset_class)
 
     @classmethod
     def from_dataset(

@@ -13,7 +13,6 @@ Knows where in the stream of batches the consumer is; the user's side of it (arg
 from __future__ import annotations
 
 import os
-import sys
 import warnings
 from time import perf_counter_ns
 from typing import TYPE_CHECKING, Any
@@ -22,6 +21,7 @@ from weakref import WeakSet
 from swift_loader import ranks
 from swift_loader.device.landing import Landing
 from swift_loader.device.stage import Cargo, Laps, Stage, StageAhead
+from swift_loader.engines.choose import engine_for
 from swift_loader.errors import ConfigError, DataError, LayoutError, LoaderClosed, PoisonedTicket, SwiftLoaderError
 from swift_loader.plan.plan import EpochPlan, Plan
 from swift_loader.pool.dispatch import Delivery, Failed, Full
@@ -382,18 +382,13 @@ def refuse_other_settings(loaded: State, config: LoaderConfig, seed: int) -> Non
 
 
 def _pool_of_workers(recipe: Recipe) -> Pool:
-    if sys.platform != "linux":
-        raise ConfigError(
-            f"worker processes need Linux (memory files, pidfds), and this is {sys.platform}: set worker_per_consumer=0"
-        )
+    engine = engine_for(recipe)
     # What these import is not there on other systems, where the rest of the package works.
-    from swift_loader.engines.local import LocalEngine  # noqa: PLC0415
     from swift_loader.pool.memory import budget_of  # noqa: PLC0415
     from swift_loader.pool.pool import Pool  # noqa: PLC0415
 
     config = recipe.config
-    budget = budget_of(config.memory_budget, config.consumer_count)
-    return Pool(recipe, LocalEngine(recipe, config.start_method), budget)
+    return Pool(recipe, engine, budget_of(config.memory_budget, config.consumer_count))
 
 
 def _warn(message: str) -> None:

@@ -1,6 +1,9 @@
-"""Workers on this host: forked from a lean server ("forkserver"), from the trainer ("fork"), or spawned.
+"""Workers on this host, each tied to the trainer by a lifeline, in a process group with all that the dataset starts.
 
-Each is tied to the trainer by a lifeline, and lives in a process group of its own with all that the dataset starts.
+auto          forked from a copy of the trainer where that is harmless, else as with "forkserver"
+forkserver    forked from a lean interpreter that all loaders of the process share
+fork          forked from a copy of the trainer, or refused
+spawn         each in an interpreter of its own
 """
 
 from __future__ import annotations
@@ -8,19 +11,20 @@ from __future__ import annotations
 import contextlib
 import os
 import signal
-import sys
 import threading
+from collections.abc import Sequence
 
 from swift_loader.config import StartMethod
+from swift_loader.engines import copied
 from swift_loader.engines.lifeline import Ends, Lifeline, ends, is_readable
+from swift_loader.engines.nursery import Copies, Nursery, Prepared, shared
 from swift_loader.engines.procfs import is_stopped, status_told
 from swift_loader.engines.server import Server, ServerGone, interpreter, pidfd_of, status_of
-from swift_loader.errors import ConfigError, LoaderClosed, WorkerStartFailed
+from swift_loader.errors import ConfigError, LoaderClosed
 from swift_loader.pool import guard, messages
 from swift_loader.pool.channel import Channel
 from swift_loader.pool.limits import refusals_told
 from swift_loader.pool.payload import Unsendable, modules_to_preload, pack
-from swift_loader.pool.policy import MAX_BIRTHS
 from swift_loader.pool.process import Process
 from swift_loader.pool.recipe import Recipe
 from swift_loader.pool.stacks import ASK
@@ -38,41 +42,49 @@ class LocalEngine:
         self._recipe = recipe.for_worker()
         self._start_method = start_method
         self._payload_fd = -1
-        self._modules: list[str] = []
-        self._server: Server | None = None
-        self._is_closing = False
+        self._modules: Sequence[str] = ()
+        self._nursery: Nursery | None = None
+        """What forks workers for this loader alone."""
+        self._is_closed = False
         self._lock = threading.RLock()  # a signal handler may close the engine that this thread opens
 
     def open(self) -> None:
         """See `Engine`.
 
         Raises:
-            ConfigError: if the dataset cannot be sent to workers.
+            ConfigError: if the dataset cannot be sent to workers, or they may not be forked.
             WorkerStartFailed: if the dataset is shared and cannot be built.
             LoaderClosed: if that is no longer waited for.
         """
         try:
             self._make_ready()
         finally:
-            if self._is_closing:  # meanwhile
+            if self._is_closed:  # meanwhile
                 self.close()
 
     def _make_ready(self) -> None:
         config = self._recipe.config
         _bury_those_left_behind()
-        if self._start_method == "fork":
-            if not config.allow_fork:
-                _refuse_unsafe_fork()
-            recipe = _built(self._recipe) if config.share_dataset else self._recipe
-            self._server = Server.forked(recipe, lambda: self._is_closing)
+        if self._start_method == "fork" and not config.allow_fork:
+            _refuse_unsafe_fork()
+        if self._start_method == "fork" or (self._start_method == "auto" and self._may_be_copied()):
+            self._nursery = Copies(self._recipe, self._is_closing)
             return
         self._payload_fd, needs_dill = _packed(self._recipe)
         dataset_class = self._recipe.dataset_class or type(self._recipe.dataset)
         if isinstance(dataset_class, type):
             self._modules = modules_to_preload(dataset_class, self._payload_fd, needs_dill=needs_dill)
-        if self._start_method == "forkserver":
+        if config.share_dataset:
             with self._lock:
-                self._have_server()
+                self._nursery = Prepared(
+                    self._payload_fd, self._modules, self._is_closing, may_be_copy=self._start_method == "auto"
+                )
+
+    def _may_be_copied(self) -> bool:
+        return copied.harm(holds_dataset=self._recipe.dataset is not None) is None
+
+    def _is_closing(self) -> bool:
+        return self._is_closed
 
     def launch(self, name: str, setup: Setup, fds: tuple[int, ...]) -> tuple[Process, Channel]:
         """See `Engine`.
@@ -86,7 +98,7 @@ class LocalEngine:
         except ServerGone:
             # It was killed while it was asked. If it has forked a worker before, that one's lifeline was cut.
             process, channel = self._launched(name)
-        sent = fds if self._server_has_recipe() else (*fds, self._payload_fd)
+        sent = (*fds, self._payload_fd) if self.sends_payload else fds
         try:
             with refusals_told(), contextlib.suppress(BrokenPipeError, ConnectionResetError):  # its sentinel tells
                 channel.send(messages.write_pickled(messages.SETUP, setup), sent)
@@ -99,20 +111,20 @@ class LocalEngine:
     @property
     def sends_payload(self) -> bool:
         """Whether workers are given a payload; else they were forked with what it says."""
-        return not self._server_has_recipe()
+        return self._nursery is None
 
     def abandon(self) -> None:
         """See `Engine`."""
-        self._is_closing = True
+        self._is_closed = True
 
     def close(self) -> None:
         """See `Engine`."""
         self.abandon()
         with self._lock:
-            server, self._server = self._server, None
+            nursery, self._nursery = self._nursery, None
             payload_fd, self._payload_fd = self._payload_fd, -1
-        if server is not None:
-            server.close()
+        if nursery is not None:
+            nursery.close()
         if payload_fd >= 0:
             os.close(payload_fd)
 
@@ -124,35 +136,16 @@ class LocalEngine:
         if self._start_method == "spawn":
             return _Spawned(interpreter(f"zygote.spawned({{}}, {{}}, {name!r})", made.fds, name), made.lifeline)
         with self._lock:
-            server = self._server_or_new()
-            try:
-                pid, sentinel = server.fork(name, made.fds)
-            except (ServerGone, LoaderClosed):
-                self._server = None
-                server.close()
-                raise
+            if self._is_closed:
+                raise LoaderClosed("the loader was closed while it started a worker")
+            pid, sentinel, server = self._forked(name, made)
         return _Forked(pid, sentinel, made.lifeline, server)
 
-    def _have_server(self) -> None:
-        """One that somebody ends while it builds a shared dataset is started again, but not for ever."""
-        for _ in range(MAX_BIRTHS - 1):
-            with contextlib.suppress(ServerGone):
-                self._server_or_new()
-                return
-        self._server_or_new()
-
-    def _server_or_new(self) -> Server:
-        if self._is_closing:
-            raise LoaderClosed("the loader was closed while it started a worker")
-        if self._server is None:
-            if self._start_method == "fork":
-                raise WorkerStartFailed("the process that workers are forked from has died; it cannot be made again")
-            shared_fd = self._payload_fd if self._recipe.config.share_dataset else None
-            self._server = Server.started(self._modules, shared_fd, lambda: self._is_closing)
-        return self._server
-
-    def _server_has_recipe(self) -> bool:
-        return self._start_method == "fork" or self._recipe.config.share_dataset
+    def _forked(self, name: str, made: Ends) -> tuple[int, int, Server]:
+        if self._nursery is not None:
+            return self._nursery.fork(name, made.fds)
+        may_be_copy = self._start_method == "auto"
+        return shared.fork(name, made.fds, self._modules, self._is_closing, may_be_copy=may_be_copy)
 
 
 class _Child:
@@ -253,24 +246,14 @@ def _packed(recipe: Recipe) -> tuple[int, bool]:
         ) from error.__cause__
 
 
-def _built(recipe: Recipe) -> Recipe:
-    try:
-        return recipe.with_dataset()
-    except Exception as error:
-        raise WorkerStartFailed(f"could not build the dataset: {type(error).__name__}: {error}") from error
-
-
 def _refuse_unsafe_fork() -> None:
-    torch = sys.modules.get("torch")
-    if torch is not None and torch.cuda.is_initialized():
+    if accelerator := copied.accelerator_in_use():
         raise ConfigError(
-            "start_method='fork' after CUDA was initialised breaks CUDA in the children: start the loader first, use "
-            "start_method='forkserver', or set allow_fork=True if no worker will ever touch CUDA"
+            f"start_method='fork' after CUDA was initialised ({accelerator}) breaks CUDA in the children: start the "
+            "loader first, leave start_method out, or set allow_fork=True if no worker will ever touch CUDA"
         )
-    others = [thread.name for thread in threading.enumerate() if thread is not threading.current_thread()]
-    if others:
+    if others := copied.others_told(copied.strange_threads()):
         raise ConfigError(
-            f"start_method='fork' while threads run ({', '.join(others)}) can copy a lock that nobody will ever open: "
-            "start the loader before them, use start_method='forkserver', or set allow_fork=True if you know that they "
-            "hold none"
+            f"start_method='fork' while {others} can copy a lock that nobody will ever open: start the loader before "
+            "them, leave start_method out, or set allow_fork=True if you know that they hold none"
         )

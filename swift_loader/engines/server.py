@@ -1,4 +1,4 @@
-"""The trainer's side of a fork server, and how an interpreter is started, for a server or a worker of its own."""
+"""The trainer's side of a process that forks workers, and how an interpreter is started, for it or for a worker."""
 
 from __future__ import annotations
 
@@ -13,140 +13,177 @@ from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
-from swift_loader.engines import zygote
-from swift_loader.engines.lifeline import Ends, ends, is_readable
+from swift_loader.engines import copied, zygote
+from swift_loader.engines.lifeline import Ends, Lifeline, ends, is_readable
 from swift_loader.engines.procfs import is_dead_child, is_stopped
 from swift_loader.errors import FailureReport, LoaderClosed, WorkerStartFailed
 from swift_loader.pool import guard, messages
+from swift_loader.pool.channel import SocketChannel
+from swift_loader.pool.heritage import Heritage
 from swift_loader.pool.limits import refusals_told, why_no_process
 from swift_loader.pool.policy import STOPPED_S
 from swift_loader.pool.recipe import Recipe
 
 #: How long an answer may take. Before it forks for the first time a server may load torch over a slow network file
 #: system. How long it takes to build a dataset only the user knows.
-_LIMITS_S = {zygote.PREPARE: math.inf, zygote.FORK: 120.0}
+_LIMITS_S = {zygote.LOAD: 120.0, zygote.PREPARE: math.inf, zygote.FORK: 120.0, zygote.BRANCH: 120.0}
 #: An answer is waited for in pieces of this length, and time is counted in them: while the whole job is stopped, no
 #: server is late.
 _LOOK_S = 0.25
 _END_TIMEOUT_S = 1.0
+#: What workers hash text by, where the environment says nothing: the same for all ranks, loaders and runs, since a
+#: dataset that goes through a set of names numbers them otherwise with each other seed.
+_HASH_SEED = "0"
+
+#: Whether whoever asks has stopped waiting.
+IsClosing = Callable[[], bool]
 
 
 class Server:
     """A process that forks workers on request, and has all that they need."""
 
-    def __init__(self, pid: int, made: Ends, is_closing: Callable[[], bool]) -> None:
-        made.theirs.close()  # the child has it, and here is room for one descriptor more
-        self._pid = pid
-        self._pidfd = pidfd_of(pid)
-        self._channel = made.ours
-        self._lifeline = made.lifeline
-        self._is_closing = is_closing
-        self._is_unique = False
-        """There can be no other one: it is waited for while it is stopped."""
+    is_unique = False
+    """There can be no other one: it is waited for while it is stopped."""
+
+    def __init__(self, pid: int, pidfd: int, channel: SocketChannel, lifeline: Lifeline) -> None:
+        self.pid = pid
+        self._pidfd = pidfd
+        self._channel = channel
+        self._lifeline = lifeline
+        self._asked = 0
+        """The number of the last question."""
+        self._awaited: set[int] = set()
+        """Those whose answers somebody waits for: mostly one, but a signal handler may ask in the middle of another."""
+        self._answers: dict[int, tuple[int, Any, list[int]]] = {}
         self._dead: deque[int] = deque()
         """Workers of it that it need not keep the numbers of any more."""
         self._poll = select.poll()
-        self._poll.register(self._channel.fileno(), select.POLLIN)
-        self._poll.register(self._pidfd, select.POLLIN)
+        self._poll.register(channel.fileno(), select.POLLIN)
+        self._poll.register(pidfd, select.POLLIN)
 
     @classmethod
-    def started(cls, modules: list[str], payload_fd: int | None, is_closing: Callable[[], bool]) -> Server:
-        """One in an interpreter of its own, without the user's main module; it builds the dataset of the payload."""
+    def started(cls, modules: Sequence[str] = ()) -> Server:
+        """One in an interpreter of its own, without the user's main module; what it loads is not waited for here."""
         with ends() as made:
-            pid = interpreter(f"zygote.main({{}}, {{}}, {modules!r})", made.fds, "swift-zygote")
-            server = cls(pid, made, is_closing)
-            try:
-                if payload_fd is not None:
-                    server.ask(zygote.PREPARE, sys.path, [payload_fd])
-            except BaseException:
-                server.close()
-                raise
-            return server
+            return cls._of_child(
+                interpreter(f"zygote.main({{}}, {{}}, {list(modules)!r})", made.fds, "swift-zygote"), made
+            )
 
     @classmethod
-    def forked(cls, recipe: Recipe, is_closing: Callable[[], bool]) -> Server:
-        """One that is a copy of this process, dataset and all."""
+    def copied(cls, recipe: Recipe | None = None) -> Server:
+        """One that is a copy of this process, with its dataset and all."""
         guard.flush_streams()
         with ends() as made:
-            # What the user has set up for signals must not run in the child.
-            before = signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())
-            try:
-                with refusals_told():
-                    pid = os.fork()
+            with copied.quiet(), refusals_told():
+                pid = os.fork()
                 if pid == 0:
                     _be_server(made, recipe)
-            finally:
-                signal.pthread_sigmask(signal.SIG_SETMASK, before)
-            server = cls(pid, made, is_closing)
-            server._is_unique = True
-            return server
+            return cls._of_child(pid, made)
 
-    def fork(self, name: str, fds: Sequence[int]) -> tuple[int, int]:
+    @classmethod
+    def _of_child(cls, pid: int, made: Ends) -> Server:
+        made.theirs.close()  # the child has it, and here is room for one descriptor more
+        return cls(pid, pidfd_of(pid), made.ours, made.lifeline)
+
+    def branch(self, is_closing: IsClosing) -> Server:
+        """Another one, that has all that this one has."""
+        with ends() as made:
+            pid, pidfd = self._have_child(zygote.BRANCH, "swift-zygote", made.fds, is_closing)
+            return Server(pid, pidfd, made.ours, made.lifeline)
+
+    def fork(self, name: str, fds: Sequence[int], is_closing: IsClosing) -> tuple[int, int]:
         """Has it fork a worker; gives back its pid and a pidfd. Raises as `ask` does."""
+        return self._have_child(zygote.FORK, name, fds, is_closing)
+
+    def load(self, modules: Sequence[str], is_closing: IsClosing) -> None:
+        """Has it load what its workers will need."""
+        self.ask(zygote.LOAD, list(modules), (), is_closing)
+
+    def prepare(self, heritage: Heritage | None, payload_fds: Sequence[int], is_closing: IsClosing) -> None:
+        """Has it build the dataset of the payload, or of the recipe that it has."""
+        self.ask(zygote.PREPARE, heritage, payload_fds, is_closing)
+
+    @property
+    def is_gone(self) -> bool:
+        """Whether the process has ended."""
+        return is_readable(self._pidfd, 0.0)
+
+    def bury(self, pid: int) -> None:
+        """It need not keep a child's number any more; called from any thread, and waits for nothing."""
+        self._dead.append(pid)
+
+    def _have_child(self, kind: int, name: str, fds: Sequence[int], is_closing: IsClosing) -> tuple[int, int]:
         dead = list(self._dead)
-        pid, (pidfd,) = self.ask(zygote.FORK, (name, dead), fds)
+        pid, (pidfd,) = self.ask(kind, (name, dead), fds, is_closing)
         for _ in dead:
             self._dead.popleft()
         return pid, pidfd
 
-    def bury(self, pid: int) -> None:
-        """It need not keep a worker's number any more; called from any thread, and waits for nothing."""
-        self._dead.append(pid)
-
-    def ask(self, kind: int, value: Any, fds: Sequence[int] = ()) -> tuple[Any, list[int]]:
+    def ask(self, kind: int, value: Any, fds: Sequence[int], is_closing: IsClosing) -> tuple[Any, list[int]]:
         """One question, one answer.
 
         Raises:
             ServerGone: if it dies instead, or is late and is killed. It is to be closed.
-            LoaderClosed: if it is not waited for any more. It is to be closed too.
+            LoaderClosed: if it is not waited for any more. What it answers later is of no interest to anybody.
             WorkerStartFailed: if it cannot do what it is asked.
         """
-        brings_one = kind == zygote.FORK
-        with refusals_told(), _room_beside(self._pidfd) if brings_one else contextlib.nullcontext():
-            try:
-                self._channel.send(messages.write_pickled(kind, value), fds)
-            except (BrokenPipeError, ConnectionResetError) as error:
-                raise ServerGone(_DIED) from error
-            self._wait(_LIMITS_S[kind])
-        with refusals_told():
-            datagram, answer_fds = self._channel.receive() or (b"", [])
-        if not datagram:
-            raise ServerGone(_DIED)
-        answer = messages.read_pickled(datagram)
-        if datagram[0] == zygote.REFUSED:
-            raise WorkerStartFailed(why_no_process(answer))
-        if datagram[0] == zygote.FAILED:
-            report: FailureReport = answer
-            raise WorkerStartFailed(
-                f"could not {report.stage}: {report.type_name}: {report.text}"
-            ) from report.exception()
-        return answer, answer_fds
+        number = self._asked = self._asked + 1
+        self._awaited.add(number)
+        try:
+            brings_one = kind in (zygote.FORK, zygote.BRANCH)
+            with refusals_told(), _room_beside(self._pidfd) if brings_one else contextlib.nullcontext():
+                try:
+                    self._channel.send(messages.write_pickled(kind, (number, value)), fds)
+                except (BrokenPipeError, ConnectionResetError) as error:
+                    raise ServerGone(_DIED) from error
+                self._wait(_LIMITS_S[kind], is_closing)
+            return _said(*self._answer(number, _LIMITS_S[kind], is_closing))
+        finally:
+            self._awaited.discard(number)
 
-    def _wait(self, limit_s: float) -> None:
+    def _answer(self, number: int, limit_s: float, is_closing: IsClosing) -> tuple[int, Any, list[int]]:
+        while number not in self._answers:
+            self._wait(limit_s, is_closing)  # no longer than until the first has come
+            with refusals_told():
+                datagram, fds = self._channel.receive() or (b"", [])
+            if not datagram:
+                raise ServerGone(_DIED)
+            of, answer = messages.read_pickled(datagram)
+            if of in self._awaited:
+                self._answers[of] = datagram[0], answer, fds
+            elif fds:  # whoever asked for it has stopped waiting, and cut its lifeline
+                os.close(fds[0])
+                self.bury(answer)
+        return self._answers.pop(number)
+
+    def _wait(self, limit_s: float, is_closing: IsClosing) -> None:
         """Until it has answered or died. One that is stopped is killed, if there can be another."""
         waited_s = stopped_s = 0.0
-        try:
-            while not self._poll.poll(_LOOK_S * 1000):
-                waited_s += _LOOK_S
-                if self._is_closing():
-                    raise LoaderClosed("the loader was closed while it started a worker")
-                stopped_s = stopped_s + _LOOK_S if is_stopped(self._pid) else 0.0
-                if stopped_s > STOPPED_S and not self._is_unique:
-                    raise ServerGone("the fork server was stopped (SIGSTOP, or a debugger), and was killed")
-                if waited_s >= limit_s:
-                    raise ServerGone(f"the fork server did not answer within {limit_s:g} s, and was killed")
-        except BaseException:
-            self._kill()  # else its answer would be taken for that to the next question
-            raise
+        while not self._poll.poll(_LOOK_S * 1000):
+            waited_s += _LOOK_S
+            if is_closing():
+                raise LoaderClosed("the loader was closed while it started a worker")
+            stopped_s = stopped_s + _LOOK_S if is_stopped(self.pid) else 0.0
+            if stopped_s > STOPPED_S and not self.is_unique:
+                raise ServerGone("the fork server was stopped (SIGSTOP, or a debugger), and was killed")
+            if waited_s >= limit_s:
+                raise ServerGone(f"the fork server did not answer within {limit_s:g} s, and was killed")
 
     def close(self) -> None:
         """Asks it to leave, and kills it if it does not, with all that it has started."""
         # Not by closing alone: a child that the trainer has forked may hold the channel open.
         with contextlib.suppress(OSError):
             self._channel.send(messages.write_pickled(zygote.LEAVE, list(self._dead)))
-        self._channel.close()
         is_readable(self._pidfd, _END_TIMEOUT_S)
-        self._kill()
+        self.end()
+
+    def end(self) -> None:
+        """Kills it at once."""
+        self._channel.close()
+        self._lifeline.cut()
+        # Itself too, though it has not tied itself to the lifeline yet.
+        with contextlib.suppress(ProcessLookupError):
+            signal.pidfd_send_signal(self._pidfd, signal.SIGKILL)
         is_readable(self._pidfd, _END_TIMEOUT_S)
         status_of(self._pidfd)
         os.close(self._pidfd)
@@ -155,11 +192,19 @@ class Server:
             with contextlib.suppress(ChildProcessError):  # somebody else in the trainer waits for every child
                 os.waitpid(pid, os.WNOHANG)
 
-    def _kill(self) -> None:
-        """Its group too; and itself though it has not tied itself to the lifeline yet."""
-        self._lifeline.cut()
-        with contextlib.suppress(ProcessLookupError):
-            signal.pidfd_send_signal(self._pidfd, signal.SIGKILL)
+    def let_go(self) -> None:
+        """In a child of the trainer, which has nothing to do with it: lets go of its descriptors."""
+        self._channel.close()
+        os.close(self._pidfd)
+
+
+def _said(kind: int, answer: Any, fds: list[int]) -> tuple[Any, list[int]]:
+    if kind == zygote.REFUSED:
+        raise WorkerStartFailed(why_no_process(answer))
+    if kind == zygote.FAILED:
+        report: FailureReport = answer
+        raise WorkerStartFailed(f"could not {report.stage}: {report.type_name}: {report.text}") from report.exception()
+    return answer, fds
 
 
 class ServerGone(WorkerStartFailed):
@@ -179,12 +224,12 @@ def _room_beside(fd: int) -> Iterator[None]:
         os.close(room)
 
 
-def _be_server(made: Ends, recipe: Recipe) -> None:
-    """The whole life of a server that was forked."""
+def _be_server(made: Ends, recipe: Recipe | None) -> None:
+    """The whole life of a server that is a copy."""
     status = 1
     try:
         made.ours.close()
-        zygote.main_forked(made.theirs, made.lifeline.alive, recipe)
+        zygote.main_copied(made.theirs.detach(), made.lifeline.alive, recipe)
         status = 0
     except BaseException:  # noqa: BLE001 - nothing may return into the trainer's frames
         sys.excepthook(*sys.exc_info())
@@ -203,6 +248,8 @@ def interpreter(code: str, fds: list[int], name: str) -> int:
         f"import sys; sys.path[:] = {sys.path!r}; from swift_loader.pool import guard; guard.arm({fds[1]}, {name!r}); "
         "from swift_loader.engines import zygote; "
     )
+    hash_seed = os.environ.get("PYTHONHASHSEED", "random")
+    fixed = {"PYTHONHASHSEED": _HASH_SEED if hash_seed == "random" else hash_seed}
     child = None
     before = signal.pthread_sigmask(signal.SIG_BLOCK, guard.FOR_THE_TRAINER)
     try:
@@ -212,7 +259,7 @@ def interpreter(code: str, fds: list[int], name: str) -> int:
                 stdin=subprocess.DEVNULL,
                 pass_fds=fds,
                 process_group=0,
-                env={**os.environ, **guard.THREAD_CAPS},
+                env={**os.environ, **guard.THREAD_CAPS, **fixed},
             )
         child.returncode = 0  # its end is waited for by pid, so subprocess must not warn that nobody did
     finally:

@@ -1,15 +1,17 @@
-"""The fork server's side: a lean process that forks workers on request.
+"""The side of the process that forks workers on request: a lean interpreter, or a copy of the trainer.
 
-It has numpy loaded, and torch or dill where every worker will need them; nothing of the user's main module. It has
-one thread, no state but its children, and ends with the trainer. A worker that it forks has all it needs in about
-five milliseconds.
+It has one thread, no state but its children and what it has loaded, and ends with the trainer. A worker that it forks
+has all of that in about five milliseconds.
 
-    prepare (a payload) -> built, or failure    the dataset is built here, and shared by those who are forked
+    load (names of modules) -> done             better once here than once in each worker
+    prepare (heritage, payload) -> done          the dataset is built here, and shared by those who are forked
     fork (name, the dead, channel, lifeline) -> pid, and its pidfd
+    branch (the same) -> the same               not a worker: another one like this, with all that this one has
     leave
 
-How a child has ended the trainer reads from the kernel, for as long as the child is not waited for here. So the numbers
-of the dead whose end is known come with the next question, and only then may they be given to other processes.
+Questions are numbered, and answers have the number of theirs: whoever asked may have stopped waiting. How a child has
+ended the trainer reads from the kernel, for as long as the child is not waited for here. So the numbers of the dead
+whose end is known come with the next question, and only then may they be given to other processes.
 """
 
 from __future__ import annotations
@@ -23,27 +25,33 @@ import sys
 from collections.abc import Callable
 from typing import Any, NoReturn
 
+from swift_loader.engines.copied import be_a_copy
 from swift_loader.errors import FailureReport
 from swift_loader.pool import faultpoints, guard, messages, worker
 from swift_loader.pool.channel import SocketChannel
+from swift_loader.pool.heritage import Heritage
 from swift_loader.pool.payload import unpack
 from swift_loader.pool.recipe import Recipe
 
-PREPARE, FORK, LEAVE, DONE, FAILED, REFUSED = range(1, 7)
+LOAD, PREPARE, FORK, BRANCH, LEAVE, DONE, FAILED, REFUSED = range(1, 9)
+
+#: What becomes of a child: given its channel, its lifeline and its name, it never returns.
+_Life = Callable[[int, int, str], None]
 
 
 def main(server_fd: int, lifeline_fd: int, modules: list[str]) -> None:
     """Runs in the process that the trainer started for this, and that has armed its lifeline."""
-    for module in modules:
-        importlib.import_module(module)
-    Zygote(SocketChannel(socket.socket(fileno=server_fd), blocking=True), lifeline_fd, None).serve()
+    gc.disable()  # a collection here would copy pages that the workers share, and importing is quicker without
+    _load(modules)
+    Zygote(_channel(server_fd), lifeline_fd, None).serve()
 
 
-def main_forked(server: socket.socket, lifeline_fd: int, recipe: Recipe) -> None:
+def main_copied(server_fd: int, lifeline_fd: int, recipe: Recipe | None) -> None:
     """Runs in a copy of the trainer, in which signals are blocked."""
-    guard.drop_what_is_the_trainers()
+    gc.disable()
+    be_a_copy(keep=(server_fd, lifeline_fd))
     guard.arm(lifeline_fd, "swift-zygote")
-    Zygote(SocketChannel(server, blocking=True), lifeline_fd, recipe).serve()
+    Zygote(_channel(server_fd), lifeline_fd, recipe).serve()
 
 
 class Zygote:
@@ -53,13 +61,16 @@ class Zygote:
         self._channel = channel
         self._lifeline_fd = lifeline_fd
         self._recipe = recipe
-        gc.disable()  # a collection here would copy pages that the workers share
-        gc.freeze()
+        self._number = 0
+        """Of the question that is being answered."""
 
     def serve(self) -> None:
         """Until the trainer closes its end."""
+        gc.freeze()
         faultpoints.arm()
-        answers: dict[int, Callable[[Any, list[int]], None]] = {PREPARE: self._prepare, FORK: self._fork}
+        answers: dict[int, Callable[[Any, list[int]], None]] = {
+            LOAD: self._load, PREPARE: self._prepare, FORK: self._fork, BRANCH: self._branch,
+        }  # fmt: skip
         while True:
             try:
                 received = self._channel.receive()
@@ -74,12 +85,23 @@ class Zygote:
                 # Else whoever inherits them would have to, and the first process of a container often does not.
                 _bury(messages.read_pickled(datagram))
                 return
-            answers[datagram[0]](messages.read_pickled(datagram), fds)
+            self._number, question = messages.read_pickled(datagram)
+            answers[datagram[0]](question, fds)
 
-    def _prepare(self, path: list[str], fds: list[int]) -> None:
-        sys.path[:] = path
+    def _load(self, modules: list[str], _fds: list[int]) -> None:
+        _load(modules)
+        gc.freeze()
+        self._answer(DONE, None)
+
+    def _prepare(self, heritage: Heritage | None, fds: list[int]) -> None:
+        """A copy of the trainer has the recipe, and needs no payload."""
         try:
-            self._recipe = unpack(fds[0]).with_dataset()
+            if heritage is not None:
+                heritage.take_over()
+            if fds:
+                self._recipe = unpack(fds[0])
+            assert self._recipe is not None
+            self._recipe = self._recipe.with_dataset()
         except Exception as error:  # noqa: BLE001 - user code: whatever it raised is told to the trainer
             self._answer(FAILED, FailureReport.of(error, "build the dataset"))
             return
@@ -87,6 +109,12 @@ class Zygote:
         self._answer(DONE, None)
 
     def _fork(self, order: tuple[str, list[int]], fds: list[int]) -> None:
+        self._bear(order, fds, self._become_worker)
+
+    def _branch(self, order: tuple[str, list[int]], fds: list[int]) -> None:
+        self._bear(order, fds, self._become_another)
+
+    def _bear(self, order: tuple[str, list[int]], fds: list[int], life: _Life) -> None:
         name, dead = order
         _bury(dead)
         channel_fd, lifeline_fd = fds
@@ -99,7 +127,7 @@ class Zygote:
             os.close(lifeline_fd)
             return
         if pid == 0:
-            self._become_worker(channel_fd, lifeline_fd, name)
+            self._live(life, channel_fd, lifeline_fd, name)
         os.close(channel_fd)
         os.close(lifeline_fd)
         with contextlib.suppress(OSError):  # it does so itself; whoever is told of it may rely on it at once
@@ -109,35 +137,39 @@ class Zygote:
         self._answer(DONE, pid, [pidfd])
         os.close(pidfd)
 
-    def _become_worker(self, channel_fd: int, lifeline_fd: int, name: str) -> NoReturn:
-        try:
+    def _live(self, life: _Life, channel_fd: int, lifeline_fd: int, name: str) -> NoReturn:
+        """In the child. Nothing may return into the loop, whatever is raised."""
+        with _whole_life():
             self._channel.close()
             os.close(self._lifeline_fd)
-            gc.enable()
-        finally:  # whatever that raised, nothing may return into the loop
-            _work(channel_fd, lifeline_fd, name, self._recipe)
+            life(channel_fd, lifeline_fd, name)
+        raise AssertionError("that was its whole life")
+
+    def _become_worker(self, channel_fd: int, lifeline_fd: int, name: str) -> None:
+        gc.enable()
+        worker.run(channel_fd, lifeline_fd, name, self._recipe)
+
+    def _become_another(self, channel_fd: int, lifeline_fd: int, name: str) -> None:
+        guard.arm(lifeline_fd, name)
+        Zygote(_channel(channel_fd), lifeline_fd, self._recipe).serve()
 
     def _answer(self, kind: int, value: Any, fds: list[int] | None = None) -> None:
-        self._channel.send(messages.write_pickled(kind, value), fds or ())
-
-
-def _bury(dead: list[int]) -> None:
-    """One that a debugger holds stays, until this process ends."""
-    for pid in dead:
-        with contextlib.suppress(ChildProcessError):  # it was a child of the server before
-            os.waitpid(pid, os.WNOHANG)
+        self._channel.send(messages.write_pickled(kind, (self._number, value)), fds or ())
 
 
 def spawned(channel_fd: int, lifeline_fd: int, name: str) -> NoReturn:
     """The main function of a worker that was spawned."""
-    _work(channel_fd, lifeline_fd, name, None)
+    with _whole_life():
+        worker.run(channel_fd, lifeline_fd, name, None)
+    raise AssertionError("that was its whole life")
 
 
-def _work(channel_fd: int, lifeline_fd: int, name: str, recipe: Recipe | None) -> NoReturn:
+@contextlib.contextmanager
+def _whole_life() -> Any:
     """The process ends with it, without the interpreter's own end: that waits for the threads of the dataset."""
     status = 1
     try:
-        worker.run(channel_fd, lifeline_fd, name, recipe)
+        yield
         status = 0
     except SystemExit as leaving:
         status = leaving.code if isinstance(leaving.code, int) else int(leaving.code is not None)
@@ -148,3 +180,20 @@ def _work(channel_fd: int, lifeline_fd: int, name: str, recipe: Recipe | None) -
     finally:
         guard.flush_streams()
         os._exit(status & 0xFF)
+
+
+def _channel(fd: int) -> SocketChannel:
+    return SocketChannel(socket.socket(fileno=fd), blocking=True)
+
+
+def _load(modules: list[str]) -> None:
+    for module in modules:
+        with contextlib.suppress(Exception):  # a worker that needs it will say so
+            importlib.import_module(module)
+
+
+def _bury(dead: list[int]) -> None:
+    """One that a debugger holds stays, until this process ends."""
+    for pid in dead:
+        with contextlib.suppress(ChildProcessError):  # it was a child of the server before
+            os.waitpid(pid, os.WNOHANG)

@@ -6,12 +6,11 @@ with the import path that it had then, wherever it has gone since.
 
 from __future__ import annotations
 
-import sys
 from dataclasses import replace
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from swift_loader.pool.control import Control
+from swift_loader.pool.heritage import Heritage
 from swift_loader.pool.line import Line
 from swift_loader.pool.stacks import Stacks
 from swift_loader.pool.worker import Setup
@@ -34,14 +33,12 @@ class Launcher:
         self._all_stacks: list[Stacks] = []
         self._ground = ground
         """Where samples in rotation are kept."""
-        folder = _here()
         self._setup = Setup(
             worker=0,
             worker_count=config.worker_count,
             max_batch_nbytes=max_batch_nbytes,
-            path=[str(Path(folder, entry)) for entry in sys.path],
-            folder=folder,
-            has_payload=engine.sends_payload,
+            heritage=Heritage.of_trainer(),
+            has_payload=False,
         )
 
     @property
@@ -76,7 +73,7 @@ class Launcher:
             WorkerStartFailed: if the system refuses one.
         """
         assert line.stacks is not None
-        setup = replace(self._setup, worker=line.number)
+        setup = replace(self._setup, worker=line.number, has_payload=self._engine.sends_payload)
         ground = () if self._ground is None else (self._ground.index_fd, self._ground.data_fd)
         return self._engine.launch(line.name, setup, (self._control.fd, line.stacks.fd, *ground))
 
@@ -92,11 +89,3 @@ class Launcher:
             stacks.close()
         if self._ground is not None:
             self._ground.close()
-
-
-def _here() -> str:
-    """Where the trainer is; empty if that folder was removed under it: then workers stay where they are started."""
-    try:
-        return str(Path.cwd())
-    except FileNotFoundError:
-        return ""

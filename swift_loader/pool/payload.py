@@ -139,6 +139,12 @@ def modules_to_preload(dataset_class: type, fd: int, *, needs_dill: bool) -> lis
     return modules
 
 
+def modules_of_class(dataset_class: Any) -> list[str]:
+    """The same, as far as the class tells it, before there is a payload."""
+    is_of_torch = "torch" in sys.modules and isinstance(dataset_class, type) and _comes_from_torch(dataset_class)
+    return ["torch"] if is_of_torch else []
+
+
 def _comes_from_torch(dataset_class: type) -> bool:
     if any(base.__module__.partition(".")[0] == "torch" for base in dataset_class.__mro__):
         return True

@@ -14,7 +14,6 @@ import contextlib
 import mmap
 import os
 import socket
-import sys
 from collections import deque
 from dataclasses import dataclass
 from time import perf_counter_ns
@@ -27,6 +26,7 @@ from swift_loader.pool.channel import SocketChannel
 from swift_loader.pool.clocks import Clocks
 from swift_loader.pool.control import BUILDS, SENDS, WAITS, Control
 from swift_loader.pool.fetch import MakeFailed, TakenBack, Wanted
+from swift_loader.pool.heritage import Heritage
 from swift_loader.pool.info import WorkerInfo, set_worker_info
 from swift_loader.pool.keeping import kept
 from swift_loader.pool.maker import BatchMaker, Made, refuse_too_large
@@ -39,7 +39,6 @@ from swift_loader.pool.rotation import carousel_at, repeated
 from swift_loader.pool.scale import Scale
 from swift_loader.pool.slot import Slot
 from swift_loader.pool.stacks import write_stacks_to
-from swift_loader.pool.threads import one_thread_each
 
 #: A worker tells its consumer about this many layouts before it uses their numbers again.
 _SPEC_IDS = 64
@@ -56,8 +55,7 @@ class Setup:
     worker: int
     worker_count: int
     max_batch_nbytes: int
-    path: list[str]
-    folder: str
+    heritage: Heritage
     has_payload: bool
 
 
@@ -65,8 +63,6 @@ def run(channel_fd: int, lifeline_fd: int, name: str, recipe: Recipe | None) -> 
     """The whole life of a worker. ``recipe`` is what it was forked with, if it was."""
     guard.arm(lifeline_fd, name)
     faultpoints.arm()
-    if recipe is not None and recipe.config.start_method == "fork":
-        one_thread_each()
     channel = SocketChannel(socket.socket(fileno=channel_fd), blocking=True)
     # A child that the dataset forks may come back here, by a return or an error. It must not speak for this worker: it
     # has no channel, and touching what is shared with the trainer ends it.
@@ -87,9 +83,8 @@ def _arrive(channel: SocketChannel, recipe: Recipe | None, scale: Scale) -> Work
     if received is None or not received[0]:
         return None
     setup: Setup = messages.read_pickled(received[0])
-    sys.path[:] = setup.path
-    with contextlib.suppress(OSError):
-        os.chdir(setup.folder)
+    setup.heritage.take_over()
+    faultpoints.arm()
     control_fd, stacks_fd, *others = received[1]
     write_stacks_to(stacks_fd)
     control = Control(control_fd, setup.worker_count)

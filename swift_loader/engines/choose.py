@@ -1,0 +1,38 @@
+"""Which engine serves which settings. What it takes is loaded only here: other systems than Linux lack it."""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING, Any
+
+from swift_loader.errors import ConfigError
+
+if TYPE_CHECKING:
+    from swift_loader.config import LoaderConfig
+    from swift_loader.pool.process import Engine
+    from swift_loader.pool.recipe import Recipe
+
+
+def engine_for(recipe: Recipe) -> Engine:
+    """Where the workers of a loader will live.
+
+    Raises:
+        ConfigError: if this system has no place for them.
+    """
+    if sys.platform != "linux":
+        raise ConfigError(
+            f"worker processes need Linux (memory files, pidfds), and this is {sys.platform}: set worker_per_consumer=0"
+        )
+    from swift_loader.engines.local import LocalEngine  # noqa: PLC0415
+
+    return LocalEngine(recipe, recipe.config.start_method)
+
+
+def begin_early(config: LoaderConfig, dataset_class: Any) -> None:
+    """A loader was constructed and will be started soon: what takes time begins, and nothing is waited for."""
+    if config.worker_count == 0 or sys.platform != "linux" or config.start_method not in ("auto", "forkserver"):
+        return
+    from swift_loader.engines.nursery import shared  # noqa: PLC0415
+    from swift_loader.pool.payload import modules_of_class  # noqa: PLC0415
+
+    shared.begin(modules_of_class(dataset_class), may_be_copy=config.start_method == "auto")
