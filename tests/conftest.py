@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, settings
 
+from swift_loader.engines.nursery import shared
 from swift_loader.pool.guard import FOR_THE_TRAINER
 from tests.leak_check import TEMP_PREFIX, Residue, leaks_since
 
@@ -80,6 +81,14 @@ def _nothing_left_behind(_own_temp_folder: None) -> Iterator[None]:
     leaks = leaks_since(before)
     if leaks:
         pytest.fail("the test left behind:\n  " + "\n  ".join(leaks), pytrace=False)
+
+
+@pytest.fixture
+def own_server() -> Iterator[None]:
+    """The fork server that loaders of this process share begins with the test, and ends with it."""
+    shared.end()
+    yield
+    shared.end()
 
 
 @pytest.fixture(scope="session")

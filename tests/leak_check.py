@@ -19,6 +19,8 @@ from typing import NamedTuple
 
 import psutil
 
+from swift_loader.engines.nursery import shared
+
 #: Only a test that leaves something behind waits for it.
 GRACE_S = 10.0
 TEMP_PREFIX = "swift-tests-"
@@ -65,9 +67,11 @@ class Residue:
     def since(self, before: Residue) -> list[str]:
         """One line for each thing that is here and was not there ``before``."""
         names = {thread.ident: thread.name for thread in threading.enumerate()}
-        own = _descriptors_of_multiprocessing()
+        own = _descriptors_of_multiprocessing() | _descriptors_of_servers()
+        servers = {server.pid for server in shared._servers.values()}
+        processes = sorted((self.processes - before.processes))
         return [
-            *(f"process {_described(pid)}" for pid, _ in sorted(self.processes - before.processes)),
+            *(f"process {_described(pid)}" for pid, _ in processes if pid not in servers),
             *(f"thread {names.get(ident, ident)}" for ident in sorted(self.threads - before.threads)),
             *(f"descriptor {fd} -> {to}" for fd, to in sorted(self.descriptors - before.descriptors) if fd not in own),
             *(f"{SHARED_MEMORY}/{name}" for name in sorted(_not_others(self.shared_names - before.shared_names))),
@@ -210,6 +214,15 @@ def _descriptors() -> frozenset[tuple[int, str]]:
         except FileNotFoundError:
             continue  # the one that listed the folder
     return frozenset(found)
+
+
+def _descriptors_of_servers() -> set[int]:
+    """Of the servers that all loaders of this process share, and that live as long as it does."""
+    return {
+        fd
+        for server in shared._servers.values()
+        for fd in (server._pidfd, server._channel.fileno(), server._lifeline.alive, server._lifeline._write_end)
+    }
 
 
 def _descriptors_of_multiprocessing() -> set[int | None]:

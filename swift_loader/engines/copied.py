@@ -41,7 +41,7 @@ def harm(*, holds_dataset: bool = False) -> str | None:
     """Why a copy of this process could do harm now; None where it would not."""
     if sys.platform != "linux":
         return "this is not Linux"
-    looks: list[Callable[[], str | None]] = [accelerator_in_use, _library_against_it, _process_group, _other_threads]
+    looks: list[Callable[[], str | None]] = [accelerator_in_use, _library_against_it, _process_group, _any_threads]
     if not holds_dataset:
         looks.append(_much_memory)
     return next((why for look in looks if (why := look()) is not None), None)
@@ -65,14 +65,11 @@ def has_accelerator() -> bool:
     )
 
 
-def strange_threads() -> list[str]:
-    """The names of threads that run beside this one and may hold a lock: all but ours, and tqdm's, which is held."""
-    here, known = threading.get_ident(), {thread.ident: thread for thread in threading.enumerate()}
-    strange = [
-        known[ident].name if ident in known else f"thread {ident}" for ident in sys._current_frames() if ident != here
-    ]
-    strange = [name for name in strange if not name.startswith(_THREADS_OF_OURS) and name != _THREAD_OF_TQDM]
-    return strange + _strange_native_threads({thread.native_id for thread in known.values()})
+def other_threads() -> list[str]:
+    """The names of threads that run beside this one and may hold a lock: all but ours, and tqdm's, whose lock is held
+    while the copy is made."""
+    others = [thread.name for thread in threading.enumerate() if thread is not threading.current_thread()]
+    return [name for name in others if not name.startswith(_THREADS_OF_OURS) and name != _THREAD_OF_TQDM]
 
 
 def others_told(threads: Iterable[str]) -> str | None:
@@ -109,8 +106,11 @@ def be_a_copy(keep: Iterable[int]) -> None:
             cv2.setNumThreads(0)  # its threads were not copied, and it would wait for them
 
 
-def _other_threads() -> str | None:
-    return others_told(strange_threads())
+def _any_threads() -> str | None:
+    """Of Python, also those that were started without its threading module; and native ones."""
+    known = {thread.ident: thread.native_id for thread in threading.enumerate()}
+    nameless = [f"thread {ident}" for ident in sys._current_frames() if ident not in known]  # noqa: SLF001 - no other way
+    return others_told([*other_threads(), *nameless, *_strange_native_threads(set(known.values()))])
 
 
 def _library_against_it() -> str | None:

@@ -70,6 +70,8 @@ class LocalEngine:
         if self._start_method == "fork" or (self._start_method == "auto" and self._may_be_copied()):
             self._nursery = Copies(self._recipe, self._is_closing)
             return
+        if self._start_method != "spawn":
+            shared.begin((), may_be_copy=self._start_method == "auto")
         self._payload_fd, needs_dill = _packed(self._recipe)
         dataset_class = self._recipe.dataset_class or type(self._recipe.dataset)
         if isinstance(dataset_class, type):
@@ -252,7 +254,7 @@ def _refuse_unsafe_fork() -> None:
             f"start_method='fork' after CUDA was initialised ({accelerator}) breaks CUDA in the children: start the "
             "loader first, leave start_method out, or set allow_fork=True if no worker will ever touch CUDA"
         )
-    if others := copied.others_told(copied.strange_threads()):
+    if others := copied.others_told(copied.other_threads()):
         raise ConfigError(
             f"start_method='fork' while {others} can copy a lock that nobody will ever open: start the loader before "
             "them, leave start_method out, or set allow_fork=True if you know that they hold none"

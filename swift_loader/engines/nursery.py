@@ -83,6 +83,7 @@ class Copies:
     def _have_twin(self, server: Server) -> None:
         if self._twin is not None and self._twin.is_gone:
             self._twin.end()
+            server.bury(self._twin.pid)
             self._twin = None
         if self._twin is None:
             server.is_unique = True

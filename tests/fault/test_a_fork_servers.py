@@ -25,6 +25,7 @@ from swift_loader.engines import server, zygote
 from swift_loader.engines.local import LocalEngine
 from swift_loader.pool import messages, pool
 from swift_loader.pool.control import Control
+from swift_loader.pool.heritage import Heritage
 from swift_loader.pool.recipe import Recipe
 from swift_loader.pool.stacks import Stacks
 from swift_loader.pool.worker import Setup
@@ -50,11 +51,12 @@ class Ground:
         config = LoaderConfig.parse(8, 1, 1, True, {"start_method": method, "seed": 1, **more})
         self.engine = LocalEngine(Recipe(dataset, kwargs or {}, None, config, 1, 0), method)
         self._control, self._stacks = Control.create(1), Stacks()
-        self._setup = Setup(0, 1, 1 << 20, list(sys.path), os.getcwd(), has_payload=self.engine.sends_payload)
+        self._heritage = Heritage.of_trainer()
 
     def launch(self, control_fd: int | None = None) -> tuple[Any, Any]:
         fds = (self._control.fd if control_fd is None else control_fd, self._stacks.fd)
-        return self.engine.launch("swift-worker-c0w0", self._setup, fds)
+        setup = Setup(0, 1, 1 << 20, self._heritage, has_payload=self.engine.sends_payload)
+        return self.engine.launch("swift-worker-c0w0", setup, fds)
 
     def close(self) -> None:
         self.engine.close()
@@ -85,13 +87,27 @@ def launched(place: Ground) -> Iterator[tuple[Any, Any]]:
         process.close()
 
 
+pytestmark = pytest.mark.usefixtures("own_server")
+
+
 def the_server() -> psutil.Process:
+    """The one that this process has started."""
     (found,) = [one for one in psutil.Process().children() if one.status() != psutil.STATUS_ZOMBIE]
     return found
 
 
-def kill_the_server() -> None:
-    found = the_server()
+def its_branch() -> psutil.Process:
+    """What has built a shared dataset, or the twin of a copy."""
+    return branch_of(the_server())
+
+
+def branch_of(server: psutil.Process) -> psutil.Process:
+    (found,) = [one for one in server.children() if one.name() == "swift-zygote" and not is_gone_or_dead(one)]
+    return found
+
+
+def kill_the_server(which: Any = the_server) -> None:
+    found = which()
     found.kill()
     until(lambda: not found.is_running() or found.status() == psutil.STATUS_ZOMBIE, "its end")
 
@@ -127,12 +143,13 @@ def test_a21_a_server_that_cannot_be_had_again_is_asked_for_as_often_as_it_takes
 
 def test_a21_a_server_that_cannot_build_the_shared_dataset_again_is_none(tmp_path: Path):
     with ground("forkserver", Gated, {"folder": str(tmp_path)}, share_dataset=True) as place:
-        kill_the_server()
+        kill_the_server(its_branch)
         (tmp_path / "raise").touch()
-        for _ in range(2):
-            with pytest.raises(WorkerStartFailed, match="could not build the dataset: OSError: no such mount now"):
-                place.launch()
-            assert not descendants()
+        with pytest.raises(WorkerStartFailed, match="could not build the dataset: OSError: no such mount now"):
+            place.launch()
+        with pytest.raises(WorkerStartFailed, match="could not build the dataset: OSError: no such mount now"):
+            place.launch()
+        until(lambda: descendants() == [the_server()], "the end of what has not built it")
         (tmp_path / "raise").unlink()
         with launched(place) as (_, channel):
             assert hello(channel) == messages.HELLO
@@ -156,19 +173,40 @@ def test_a21_a_server_that_was_stopped_is_replaced_when_it_is_needed():
             assert not stopped.is_running()
 
 
-def test_a21_a_server_that_there_is_only_one_of_is_waited_for_and_not_for_ever(monkeypatch: pytest.MonkeyPatch):
-    """What it would answer later is taken for the answer to nothing else: it is gone."""
+def test_a21_a_copy_of_the_trainer_that_dies_or_stops_has_a_twin_and_that_one_too():
     with ground("fork", allow_fork=True) as place:
-        stopped = the_server()
-        stopped.send_signal(signal.SIGSTOP)
-        threading.Timer(1.5, stopped.send_signal, [signal.SIGCONT]).start()
-        with launched(place) as (_, channel):
-            assert hello(channel) == messages.HELLO
-        monkeypatch.setitem(server._LIMITS_S, zygote.FORK, 0.5)
-        stopped.send_signal(signal.SIGSTOP)
-        with pytest.raises(WorkerStartFailed, match="cannot be made again"):
-            place.launch()
-        assert not stopped.is_running()
+        first = the_server()
+        for signal_number in (signal.SIGKILL, signal.SIGSTOP, signal.SIGKILL):
+            twin = branch_of(first)
+            first.send_signal(signal_number)
+            with launched(place) as (process, channel):
+                assert hello(channel) == messages.HELLO
+                assert psutil.Process(process.pid).ppid() == twin.pid
+            first = twin
+
+
+def test_a21_copies_of_the_trainer_that_have_all_died_are_told():
+    with ground("fork", allow_fork=True) as place:
+        kill_the_server(its_branch)
+        kill_the_server()
+        for _ in range(2):
+            with pytest.raises(WorkerStartFailed, match="cannot be made again"):
+                place.launch()
+
+
+def test_a21_a_twin_that_dies_alone_is_replaced():
+    with ground("fork", allow_fork=True) as place:
+        for _ in range(2):
+            gone = its_branch()
+            gone.kill()
+            until(lambda gone=gone: is_gone_or_dead(gone))
+            with launched(place) as (_, channel):
+                assert hello(channel) == messages.HELLO
+            assert its_branch() != gone
+
+
+def is_gone_or_dead(process: psutil.Process) -> bool:
+    return not process.is_running() or process.status() == psutil.STATUS_ZOMBIE
 
 
 def test_a21_of_workers_that_have_ended_the_server_keeps_the_last_corpse_only():
@@ -226,7 +264,7 @@ def test_c9_closing_ends_the_wait_for_a_shared_dataset(again: bool, tmp_path: Pa
             loader.start(0)
             (tmp_path / "wait").touch()
             (worker,) = until(workers)
-            kill_the_server()
+            kill_the_server(its_branch)
             worker.kill()
             close()
         else:
@@ -237,7 +275,7 @@ def test_c9_closing_ends_the_wait_for_a_shared_dataset(again: bool, tmp_path: Pa
                 in_thread(lambda: loader.start(0))
             closing.join(20)
     assert took_s[0] < 30  # to reach: 0.3 s; else it would wait for as long as it waits for threads
-    assert not descendants()
+    assert descendants() == [the_server()]
 
 
 @pytest.mark.parametrize(("method", "needed"), [("forkserver", 5), ("fork", 5), ("spawn", 7)])
@@ -248,7 +286,8 @@ def test_d4_at_each_number_of_free_descriptors_a_worker_is_started_or_the_limit_
                 place.launch()
         with few_descriptors(needed), launched(place):
             pass
-        assert method == "spawn" or len(the_server().children()) <= 1  # none is left, but for the last one's corpse
+        left = [] if method == "spawn" else [one for one in the_server().children() if one.name() != "swift-zygote"]
+        assert len(left) <= 1  # none, but for the last one's corpse
 
 
 @contextmanager

@@ -85,7 +85,9 @@ def test_c15_fork_is_refused_before_anything_was_forked(why: str, monkeypatch: p
     else:
         thread.start()
     try:
-        with pytest.raises(ConfigError, match=rf"(?s)start_method='fork' .*{why}.*forkserver.*allow_fork=True"):
+        with pytest.raises(
+            ConfigError, match=rf"(?s)start_method='fork' .*{why}.*leave start_method out.*allow_fork=True"
+        ):
             made(Numbers, start_method="fork").start(0)
     finally:
         go_on.set()

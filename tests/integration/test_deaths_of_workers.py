@@ -6,6 +6,7 @@ import os
 import signal
 from itertools import chain
 
+import psutil
 import pytest
 
 from swift_loader import PoisonedTicket, WorkerError
@@ -98,10 +99,24 @@ def test_a_killed_fork_server_is_started_again():
     assert found == expected
 
 
-def test_a_killed_server_of_method_fork_is_an_error_and_no_hang():
+def test_the_stream_is_the_same_when_the_copy_of_the_trainer_is_killed_with_its_workers():
+    settings = {"start_method": "fork", "data_queue_size": 1, "message_queue_size": 1}
+    expected = stream(Records, {"count": 160}, worker_per_consumer=0)
+    with started(Records, {"count": 160}, **settings) as loader:
+        iterator = iter(loader)
+        found = [plain(next(iterator))]
+        kill_the_server_and_its_workers()
+        found += [plain(batch) for batch in iterator]
+    assert found == expected
+
+
+def test_copies_of_the_trainer_that_are_all_killed_with_their_workers_are_an_error_and_no_hang():
     with started(Records, {"count": 1600}, start_method="fork", data_queue_size=1, message_queue_size=1) as loader:
         iterator = iter(loader)
         next(iterator)
-        kill_the_server_and_its_workers()
+        until(lambda: len(workers()) == 2)
+        family = psutil.Process(workers()[0].ppid())
+        for process in [*family.children(recursive=True), family]:
+            process.kill()
         with pytest.raises(WorkerError):
             list(iterator)

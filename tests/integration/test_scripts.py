@@ -148,6 +148,7 @@ def test_workers_load_torch_where_a_dataset_of_main_uses_it(tmp_path):
     assert run_script(tmp_path, BRINGS_TORCH) == "[([0, 1, 2, 3], True), ([4, 5, 6, 7], True)]\n"
 
 
+@pytest.mark.usefixtures("own_server")  # else it may have loaded torch for another loader
 @pytest.mark.parametrize("method", ["forkserver", "spawn"])
 def test_workers_of_an_imported_dataset_do_not_load_torch(method: str):
     import json
