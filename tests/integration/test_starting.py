@@ -1,0 +1,342 @@
+"""Where workers come from: a copy of the trainer where that is harmless, else a server that all loaders share."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import threading
+from pathlib import Path
+
+import psutil
+import pytest
+
+from swift_loader import SwiftLoader
+from swift_loader.engines.nursery import shared
+from tests.datasets import Numbers
+from tests.loaders import made, started
+from tests.watching import flat, is_gone, run_script, until, workers
+
+#: What a script has that no other interpreter knows: its classes, settings, an open file, a module made by hand.
+COPIED = """
+import enum, os, sys, types, warnings
+import psutil, torch
+from torch.utils.data import Dataset
+from swift_loader import SwiftLoader
+
+torch.set_default_dtype(torch.float64)
+made_by_hand = types.ModuleType("made_by_hand")
+made_by_hand.FACTOR = 3
+sys.modules["made_by_hand"] = made_by_hand
+opened = open(__file__)
+
+class Split(enum.Enum):
+    TRAIN = 1
+
+class Base(Dataset):
+    def __init__(self, count):
+        self.count, self.lines = count, (line for line in opened)
+    def __len__(self):
+        return self.count
+
+class Set(Base):
+    def __getitem__(self, index):
+        import made_by_hand
+        return torch.tensor(float(index)) * made_by_hand.FACTOR, hash("a name"), os.getppid(), Split.TRAIN.value
+
+def commands():
+    return [child.name() for child in psutil.Process().children()]
+
+loader = SwiftLoader(Set, {"count": 8}, 4, 1, 2, shuffle=False)
+{between}
+with loader:
+    loader.start(0)
+    values, hashes, parents, splits = zip(*loader)
+    (parent,) = {int(one) for batch in parents for one in batch}
+    is_copy = psutil.Process(parent).cmdline() == psutil.Process().cmdline()
+    opened.close()
+    print(values[0].dtype, torch.cat(values).tolist() == [3.0 * i for i in range(8)],
+          {int(one) for batch in hashes for one in batch} == {hash("a name")}, is_copy)
+"""
+
+
+def test_workers_have_all_that_the_script_has(tmp_path: Path):
+    assert run_script(tmp_path, COPIED.replace("{between}", "")) == "torch.float64 True True True\n"
+
+
+def test_a_copy_is_made_beside_the_bars_of_tqdm_and_the_loaders_that_run(tmp_path: Path):
+    between = """
+import tqdm
+quiet = open(os.devnull, "w")
+bar = tqdm.tqdm(total=3, file=quiet)
+assert tqdm.tqdm.monitor.is_alive()
+other = SwiftLoader(Set, {"count": 8}, 4, 1, 2)
+other.start(0)
+import atexit
+atexit.register(lambda: (other.close(), bar.close(), quiet.close()))
+"""
+    assert run_script(tmp_path, COPIED.replace("{between}", between)) == "torch.float64 True True True\n"
+
+
+HARMS = """
+import os, sys, threading, types
+from swift_loader.engines import copied
+
+print(copied.harm())
+
+go_on = threading.Event()
+thread = threading.Thread(target=go_on.wait, name="somebody")
+thread.start()
+print(copied.harm())
+go_on.set(); thread.join()
+
+import _thread
+lock = _thread.allocate_lock(); lock.acquire()
+done = _thread.allocate_lock(); done.acquire()
+_thread.start_new_thread(lambda: (lock.acquire(), done.release()), ())
+while not copied.harm(): pass
+print(copied.harm()[:26])
+lock.release(); done.acquire()
+while copied.harm(): pass
+
+sys.modules["jax"] = types.ModuleType("jax")
+print(copied.harm())
+del sys.modules["jax"]
+
+import numpy as np
+held = np.ones((1 << 30) // 8 + (1 << 22))
+print(copied.harm()[:18], copied.harm(holds_dataset=True))
+del held
+
+class Cuda:
+    is_initialized = staticmethod(lambda: True)
+torch = types.ModuleType("torch")
+torch.cuda = Cuda
+sys.modules["torch"] = torch
+print(copied.harm())
+sys.modules["torch"] = types.ModuleType("torch")
+
+class Distributed:
+    is_available = is_initialized = staticmethod(lambda: True)
+    backends = "gloo"
+    get_backend_config = staticmethod(lambda: Distributed.backends)
+sys.modules["torch.distributed"] = Distributed
+for Distributed.backends in ("gloo", "cpu:gloo,cuda:gloo", "nccl", "cpu:gloo,cuda:nccl", "mpi"):
+    print(copied.harm())
+"""
+
+
+def test_what_makes_a_copy_harmful_is_told(tmp_path: Path):
+    assert run_script(tmp_path, HARMS).splitlines() == [
+        "None",
+        "other threads run (somebody)",
+        "other threads run (thread ",
+        "jax is loaded",
+        "this process holds None",
+        "torch.cuda was initialised",
+        "None",
+        "None",
+        "there is a process group of nccl",
+        "there is a process group of nccl",
+        "there is a process group of mpi",
+    ]
+
+
+NATIVE = """
+import ctypes, threading
+from swift_loader.engines import copied
+def named():
+    ctypes.CDLL(None).prctl(15, b"tokio-runtime-w", 0, 0, 0)
+    ready.set()
+    go_on.wait()
+ready, go_on = threading.Event(), threading.Event()
+thread = threading.Thread(target=named, name="swift-stand-in")
+thread.start()
+ready.wait()
+print(copied._strange_native_threads(set()), copied._strange_native_threads({thread.native_id}))
+go_on.set()
+"""
+
+
+def test_threads_of_a_foreign_runtime_are_known_by_their_names(tmp_path: Path):
+    assert run_script(tmp_path, NATIVE) == "['tokio-runtime-w'] []\n"
+
+
+CONNECTED = """
+import os, socket, sys
+from swift_loader import SwiftLoader
+from tests.datasets import Numbers
+
+listening = socket.create_server(("127.0.0.1", 0))
+client = socket.create_connection(listening.getsockname())
+server, _ = listening.accept()
+with SwiftLoader(Numbers, {}, 8, 1, 1) as loader:
+    loader.start(0)
+    next(iter(loader))
+    address = listening.getsockname()
+    server.close()
+    print(client.recv(1))                # the other end sees it at once, though the copy was made before
+    listening.close()
+    socket.create_server(address).close()  # and the port is free
+    client.close()
+    print("free")
+"""
+
+
+def test_a_copy_holds_no_connection_open(tmp_path: Path):
+    assert run_script(tmp_path, CONNECTED) == "b''\nfree\n"
+
+
+HASHES = """
+import os, signal, sys, time
+import psutil
+from swift_loader import SwiftLoader
+from tests.hashing import Animals
+
+def maps(method, workers, kill=False):
+    with SwiftLoader(Animals, {}, 6, 1, workers, shuffle=False, start_method=method, data_queue_size=1) as loader:
+        loader.start(0)
+        found = []
+        for epoch in range(3):
+            found += [batch.tolist() for batch in loader]
+            if kill:
+                family = [one for one in psutil.Process().children(recursive=True) if one.name().startswith("swift-")]
+                for one in family:
+                    one.kill()
+        return {tuple(one) for one in found}
+
+print(len(maps("forkserver", 2) | maps("forkserver", 2, kill=True) | maps("spawn", 3)))
+print(len(maps("auto", 2) | maps("auto", 0)))
+print(sorted(maps("forkserver", 2)))
+"""
+
+
+@pytest.mark.parametrize("ways", [{}, {"PYTHONHASHSEED": "random"}, {"PYTHONHASHSEED": "5"}], ids=str)
+def test_all_workers_hash_alike(ways: dict[str, str], tmp_path: Path, hash_maps: dict[str, str] = {}):  # noqa: B006
+    """All that are started by themselves, replacements and those of other loaders too; and a copy as the trainer."""
+    one, other, found = run_script(tmp_path, HASHES, **ways).splitlines()
+    assert (one, other) == ("1", "1")
+    if ways.get("PYTHONHASHSEED") != "5":  # in each run
+        assert hash_maps.setdefault("fixed", found) == found
+
+
+@pytest.mark.usefixtures("own_server")
+def test_loaders_share_a_server_that_outlives_them():
+    parents = set()
+    for _ in range(2):
+        with (
+            started(Numbers, start_method="forkserver") as first,
+            started(Numbers, start_method="forkserver", share_dataset=True) as second,
+        ):
+            assert sorted(flat(first)) == sorted(flat(second)) == list(range(64))
+            parents |= {psutil.Process(pid).ppid() for pid in first.worker_pids}
+            branches = {psutil.Process(psutil.Process(pid).ppid()).ppid() for pid in second.worker_pids}
+            assert branches == parents
+    assert len(parents) == 1
+    assert psutil.pid_exists(*parents)
+
+
+@pytest.mark.usefixtures("own_server")
+def test_a_server_begins_when_the_first_loader_is_constructed():
+    settings = {"start_method": "forkserver"}
+    with made(Numbers, worker_per_consumer=0, **settings):
+        assert not shared._servers
+    with made(Numbers, **settings):
+        (server,) = shared._servers.values()
+        with made(Numbers, **settings) as loader:
+            assert list(shared._servers.values()) == [server]
+            loader.start(0)
+            assert {psutil.Process(pid).ppid() for pid in loader.worker_pids} == {server.pid}
+
+
+@pytest.mark.usefixtures("own_server")
+def test_a_killed_server_of_two_loaders_is_started_again_for_both():
+    settings = {"start_method": "forkserver", "data_queue_size": 1, "message_queue_size": 1, "shuffle": False}
+    with started(Numbers, **settings) as first, started(Numbers, **settings) as second:
+        iterators = [iter(first), iter(second)]
+        found = [next(one).tolist() for one in iterators]
+        server = psutil.Process(psutil.Process(first.worker_pids[0]).ppid())
+        server.kill()
+        until(lambda: is_gone(server))
+        for worker in workers():
+            worker.kill()
+        for numbers, rest in zip(found, iterators, strict=True):
+            assert numbers + flat(rest) == list(range(64))
+
+
+@pytest.mark.usefixtures("own_server")
+def test_a_loader_that_is_closed_while_it_waits_leaves_the_server_to_the_others():
+    """What it has asked is answered when nobody waits for it any more: that is nobody else's answer."""
+    with started(Numbers, start_method="forkserver") as other:
+        (server,) = shared._servers.values()
+        process = psutil.Process(server.pid)
+        server.is_unique = True  # else it would be killed for being stopped
+        process.suspend()
+        late = made(Numbers, start_method="forkserver")
+        starting = threading.Thread(target=lambda: pytest.raises(Exception, late.start, 0))
+        starting.start()
+        until(lambda: server._awaited, "the question")
+        late.close()
+        starting.join(30)
+        process.resume()
+        with started(Numbers, start_method="forkserver") as third:
+            assert sorted(flat(third)) == sorted(flat(other)) == list(range(64))
+        assert list(shared._servers.values()) == [server]
+    until(lambda: all(map(is_gone, process.children())), "the end of the worker that nobody wanted")
+
+
+def test_a_child_of_the_trainer_has_a_server_of_its_own():
+    made(Numbers, start_method="forkserver")
+    (mine,) = shared._servers.values()
+    pid = os.fork()
+    if pid == 0:
+        status = 1
+        try:
+            assert not shared._servers
+            with SwiftLoader(Numbers, {}, 8, 1, 1, start_method="forkserver") as loader:
+                loader.start(0)
+                assert sorted(flat(loader)) == list(range(64))
+            shared.end()
+            status = 0
+        finally:
+            os._exit(status)
+    assert os.waitpid(pid, 0)[1] == 0
+    assert not mine.is_gone
+
+
+HERITAGE = """
+import os, resource, sys, threading
+from swift_loader import SwiftLoader
+from tests.inheriting import Told
+
+SwiftLoader(Told, {}, 1, 1, 1)  # the server begins
+os.environ["ADDED"] = "later"
+os.environ.pop("TAKEN", None)
+os.umask(0o027)
+os.sched_setaffinity(0, {max(os.sched_getaffinity(0))})
+os.makedirs("elsewhere", exist_ok=True)
+os.chdir("elsewhere")
+sys.path.append("added-later")
+resource.setrlimit(resource.RLIMIT_CPU, (10_000, resource.getrlimit(resource.RLIMIT_CPU)[1]))
+for method in ("forkserver", "auto", "spawn"):
+    with SwiftLoader(Told, {}, 1, 1, 1, start_method=method) as loader:
+        loader.start(0)
+        ((told,),) = loader
+        print(told)
+"""
+
+
+def test_workers_start_as_if_the_trainer_had_started_them_now(tmp_path: Path):
+    told = run_script(tmp_path, HERITAGE, TAKEN="before").splitlines()
+    last = max(os.sched_getaffinity(0))
+    assert told == [f"later None 0o27 [{last}] elsewhere True 10000"] * 3
+
+
+def test_a_script_that_ends_with_its_server_still_loading_says_nothing_and_leaves_nothing(tmp_path: Path):
+    text = (
+        "import threading\nfrom swift_loader import SwiftLoader\nfrom tests.torch_datasets import TorchNumbers\n"
+        "SwiftLoader(TorchNumbers, {'count': 4}, 1, 1, 1, start_method='forkserver')\n"
+    )
+    command = [sys.executable, "-X", "dev", "-W", "error", "-c", text]
+    ended = subprocess.run(command, capture_output=True, text=True, timeout=100, check=False)
+    assert (ended.returncode, ended.stdout, ended.stderr) == (0, "", "")
