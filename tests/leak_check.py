@@ -69,7 +69,7 @@ class Residue:
         names = {thread.ident: thread.name for thread in threading.enumerate()}
         own = _descriptors_of_multiprocessing() | _descriptors_of_servers()
         servers = {server.pid for server in shared._servers.values()}
-        processes = sorted((self.processes - before.processes))
+        processes = sorted(self.processes - before.processes)
         return [
             *(f"process {_described(pid)}" for pid, _ in processes if pid not in servers),
             *(f"thread {names.get(ident, ident)}" for ident in sorted(self.threads - before.threads)),

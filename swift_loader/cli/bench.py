@@ -15,10 +15,11 @@ import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, get_args
 
 from swift_loader.cli import bar, naming
 from swift_loader.cli.bench_side import EPOCHS, SIDES, Measured, Spec
+from swift_loader.config import StartMethod
 from swift_loader.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -48,7 +49,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--batch-size", type=_positive, default=32, help="default: %(default)s")
     parser.add_argument("--workers", type=_positive, default=2, help="of every side (default: %(default)s)")
     parser.add_argument("--collate", metavar="pkg.mod:fn", help="the collate_fn of every side")
-    parser.add_argument("--start-method", choices=("forkserver", "spawn", "fork"), help="default: each side's own")
+    parser.add_argument("--start-method", choices=get_args(StartMethod)[1:], help="default: each side's own")
     parser.add_argument("--consumer-ms", type=float, default=0.0, metavar="T", help="a pause after each batch")
     parser.add_argument("--sides", nargs="+", choices=tuple(SIDES), default=list(SIDES), help="default: all")
     parser.add_argument("--rounds", type=_positive, default=3, help="default: %(default)s")

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import argparse
 import sys
+from typing import get_args
 
 from swift_loader.cli import naming
+from swift_loader.config import StartMethod
 from swift_loader.errors import ConfigError
 from swift_loader.testing import check_dataset
 
@@ -18,7 +20,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--only", nargs="+", default=[], metavar="CHECK", help="these checks alone")
     parser.add_argument("--samples", type=int, default=64, help="looked at closely (default: %(default)s)")
     parser.add_argument("--seconds", type=float, default=20.0, help="about how long it may take (default: %(default)s)")
-    parser.add_argument("--start-method", choices=("forkserver", "spawn", "fork"), default="forkserver")
+    parser.add_argument("--start-method", choices=get_args(StartMethod), default="auto")
 
 
 def run(arguments: argparse.Namespace) -> int:

@@ -9,9 +9,10 @@ import json
 import sys
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, get_args
 
 from swift_loader.cli import bar, naming
+from swift_loader.config import StartMethod
 from swift_loader.errors import ConfigError, SwiftLoaderError
 from swift_loader.loader import SwiftLoader
 
@@ -33,7 +34,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
                         help="how long a training step takes; 0 takes batches as fast as they come")  # fmt: skip
     parser.add_argument("--nb-consumer", type=int, default=1, metavar="N", help="that share this machine (default: 1)")
     parser.add_argument("--collate", metavar="pkg.mod:fn", help="the collate_fn")
-    parser.add_argument("--start-method", choices=("forkserver", "spawn", "fork"), default="forkserver")
+    parser.add_argument("--start-method", choices=get_args(StartMethod), default="auto")
     parser.add_argument("--settings", default="{}", help="further keywords of SwiftLoader, as JSON")
     parser.add_argument("--device", help="where batches should be (default: host memory)")
     parser.add_argument("--max-workers", type=int, metavar="N", help="no more are tried")
@@ -82,7 +83,7 @@ def _keywords(arguments: argparse.Namespace) -> dict[str, Any]:
     keywords = naming.arguments_of(arguments.settings, "--settings")
     if arguments.collate is not None:
         keywords["collate_fn"] = naming.named(arguments.collate, "the collate_fn is named as package.module:function")
-    if arguments.start_method != "forkserver":
+    if arguments.start_method != "auto":
         keywords["start_method"] = arguments.start_method
     return keywords
 

@@ -67,7 +67,8 @@ def has_accelerator() -> bool:
 
 def other_threads() -> list[str]:
     """The names of threads that run beside this one and may hold a lock: all but ours, and tqdm's, whose lock is held
-    while the copy is made."""
+    while the copy is made.
+    """
     others = [thread.name for thread in threading.enumerate() if thread is not threading.current_thread()]
     return [name for name in others if not name.startswith(_THREADS_OF_OURS) and name != _THREAD_OF_TQDM]
 
@@ -109,7 +110,7 @@ def be_a_copy(keep: Iterable[int]) -> None:
 def _any_threads() -> str | None:
     """Of Python, also those that were started without its threading module; and native ones."""
     known = {thread.ident: thread.native_id for thread in threading.enumerate()}
-    nameless = [f"thread {ident}" for ident in sys._current_frames() if ident not in known]  # noqa: SLF001 - no other way
+    nameless = [f"thread {ident}" for ident in sys._current_frames() if ident not in known]
     return others_told([*other_threads(), *nameless, *_strange_native_threads(set(known.values()))])
 
 

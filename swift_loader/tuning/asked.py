@@ -81,11 +81,9 @@ def tuned(
             most_workers=_most_workers(wishes.get("max_workers"), cores),
             may_thread=wishes.get("threads", True),
         )
-        # A process that forks workers itself must not have the threads of another loader.
-        most_alive = 1 if config.start_method == "fork" and not config.allow_fork else 2
         watch = wishes.get("on_progress")
         tuner = Tuner(start, task, subject._replace(consumers=config.consumer_count))
-        return tuner.run(seconds, most_alive, watch, compares=config.in_order)
+        return tuner.run(seconds, watch, compares=config.in_order)
 
 
 def _refuse_unknown(wishes: Wishes) -> None:

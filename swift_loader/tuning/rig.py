@@ -51,6 +51,9 @@ class Running(Protocol):
 
 Start = Callable[[Choice], Running]
 
+#: So many loaders are started at a time.
+_MOST_ALIVE = 2
+
 
 class Rig:
     """Starts loaders, looks at them, closes them.
@@ -58,14 +61,12 @@ class Rig:
     Args:
         start: Makes a loader with these counts and starts it.
         consumer_s: How long the consumer is busy with a batch.
-        most_alive: How many loaders may be started at a time.
         compares: Whether the batches of two loaders can be compared, since they come in order.
     """
 
-    def __init__(self, start: Start, consumer_s: float, most_alive: int = 2, *, compares: bool = True) -> None:
+    def __init__(self, start: Start, consumer_s: float, *, compares: bool = True) -> None:
         self._start = start
         self._consumer_s = consumer_s
-        self._most_alive = most_alive
         self._alive: dict[Choice, _Alive] = {}
         self._has_looked = False
         self._compares = compares
@@ -111,7 +112,7 @@ class Rig:
 
     def _begun(self, choice: Choice, beside: Choice | None) -> _Alive:
         for other in list(self._alive):
-            if len(self._alive) >= self._most_alive and (other != beside or self._most_alive == 1):
+            if len(self._alive) >= _MOST_ALIVE and other != beside:
                 self._end(other)
         alive = self._alive[choice] = _Alive(self._start(choice), choice)
         alive.warm_up()

@@ -47,7 +47,6 @@ class Tuner:
     def run(
         self,
         seconds: float,
-        most_alive: int = 2,
         on_progress: Callable[[Progress], object] | None = None,
         *,
         compares: bool = True,
@@ -58,7 +57,7 @@ class Tuner:
             SwiftLoaderError: what the loader raises with one worker, or for samples that cannot be had.
             KeyboardInterrupt: with a note of what was found so far.
         """
-        rig = Rig(self._start, self._task.consumer_s, most_alive, compares=compares)
+        rig = Rig(self._start, self._task.consumer_s, compares=compares)
         try:
             return self._run(rig, seconds, on_progress)
         except KeyboardInterrupt as stop:

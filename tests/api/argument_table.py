@@ -47,7 +47,7 @@ DESIGNED: dict[str, Any] = {
     "worker_threads": 1,
     "worker_init": None,
     "share_dataset": False,
-    "start_method": "forkserver",
+    "start_method": "auto",
     "allow_fork": False,
     "on_error": "raise",
     "max_skipped": 100,

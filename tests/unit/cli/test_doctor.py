@@ -104,7 +104,7 @@ def test_the_command_looks_at_this_machine_and_starts_a_loader(told: subprocess.
 
 def test_every_start_method_is_tried_on_this_machine(told: subprocess.CompletedProcess[str]):
     starts = json.loads(told.stdout)["start_methods"]
-    assert [start["method"] for start in starts] == ["forkserver", "spawn", "fork"]
+    assert [start["method"] for start in starts] == ["auto", "forkserver", "spawn", "fork"]
     assert all(start["failure"] == "" and start["first_batch_s"] > 0 for start in starts)
 
 

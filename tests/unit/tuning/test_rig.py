@@ -100,14 +100,6 @@ def test_at_most_two_are_alive_and_what_is_looked_at_next_stays(yard: Yard):
     assert yard.alive == []
 
 
-def test_where_only_one_may_be_alive_the_other_is_closed_first(yard: Yard):
-    rig = Rig(yard, consumer_s=0.0, most_alive=1)
-    rig.look(Choice(1), 0.0)
-    rig.look(Choice(2), 0.0, beside=Choice(1))
-    assert yard.alive == [Choice(2)]
-    rig.close()
-
-
 @pytest.mark.parametrize("error", [DataError("sample 3 raised"), WorkerDied("no memory")])
 def test_what_the_first_loader_raises_is_raised(yard: Yard, error: Exception):
     yard.errors[Choice(1)] = error
@@ -167,10 +159,9 @@ def test_others_that_never_rest_are_not_waited_for_long(yard: Yard, monkeypatch)
     rig.close()
 
 
-@pytest.mark.parametrize("most_alive", [1, 2])
-def test_threads_that_make_other_samples_each_time_cannot_be_had(yard: Yard, most_alive: int):
+def test_threads_that_make_other_samples_each_time_cannot_be_had(yard: Yard):
     yard.first = lambda choice: 1000 * len(yard.loaders) if choice.threads > 1 else 0
-    rig = Rig(yard, consumer_s=0.0, most_alive=most_alive)
+    rig = Rig(yard, consumer_s=0.0)
     rig.look(Choice(1), 0.0)
     found = rig.look(Choice(1, 2), 0.0)
     assert isinstance(found, Failure)
