@@ -115,6 +115,13 @@ class LocalEngine:
         """Whether workers are given a payload; else they were forked with what it says."""
         return self._nursery is None
 
+    def will_need(self, libraries: Sequence[str]) -> None:
+        """See `Engine`."""
+        if self._nursery is not None:
+            self._nursery.will_need(libraries)
+        else:
+            self._modules = [*self._modules, *libraries]
+
     def abandon(self) -> None:
         """See `Engine`."""
         self._is_closed = True

@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Protocol, TypeVar
 
 from swift_loader.engines import copied
-from swift_loader.engines.server import IsClosing, Server, ServerGone
+from swift_loader.engines.server import IsClosing, Server, ServerGone, ServerSpoiled
 from swift_loader.errors import LoaderClosed, SwiftLoaderError, WorkerStartFailed
 from swift_loader.pool import faultpoints
 from swift_loader.pool.heritage import Heritage
@@ -31,9 +31,6 @@ _LOOK_S = 0.25
 class Nursery(Protocol):
     """What an engine asks of it."""
 
-    has_recipe: bool
-    """Workers are forked with the recipe; else they are to be sent a payload."""
-
     def fork(self, name: str, fds: Sequence[int]) -> tuple[int, int, Server]:
         """Forks a worker: its pid, a pidfd, and who keeps its number until it is buried there.
 
@@ -41,6 +38,10 @@ class Nursery(Protocol):
             WorkerStartFailed: if it cannot.
             LoaderClosed: if that is no longer waited for.
         """
+        ...
+
+    def will_need(self, libraries: Sequence[str]) -> None:
+        """Workers to come had better be born with these; waits for nothing."""
         ...
 
     def close(self) -> None:
@@ -51,10 +52,9 @@ class Nursery(Protocol):
 class Copies:
     """Copies of the trainer as it was when this was made."""
 
-    has_recipe = True
-
     def __init__(self, recipe: Recipe, is_closing: IsClosing) -> None:
         self._is_closing = is_closing
+        self._to_load: Sequence[str] = ()
         self._twin: Server | None = None
         self._server: Server | None = Server.copied(recipe)
         try:
@@ -75,10 +75,17 @@ class Copies:
                 )
             try:
                 self._have_twin(server)
+                to_load, self._to_load = self._to_load, ()
+                if to_load:
+                    server.load(to_load, self._is_closing)
                 return *server.fork(name, fds, self._is_closing), server
             except ServerGone:
                 server.end()
                 self._server, self._twin = self._twin, None
+
+    def will_need(self, libraries: Sequence[str]) -> None:
+        """See `Nursery`."""
+        self._to_load = libraries
 
     def _have_twin(self, server: Server) -> None:
         if self._twin is not None and self._twin.is_gone:
@@ -114,6 +121,8 @@ class Shared:
         self._servers: dict[bool, Server] = {}
         """By whether it is a copy of the trainer. That of loaders which ask for a fork server is none."""
         self._loaded: dict[int, set[str]] = {}
+        self._spoilers: set[str] = set()
+        """What no server is to load again."""
         self._for: object = None
 
     def begin(self, modules: Sequence[str], *, may_be_copy: bool) -> None:
@@ -168,13 +177,16 @@ class Shared:
         with self._turn(is_closing):
             is_copy = may_be_copy and False not in self._servers and True in self._servers
             server = self._have(modules, is_copy=is_copy)
+            loaded = self._loaded[server.pid]
+            missing = [name for name in modules if name not in loaded and name not in self._spoilers]
             try:
-                missing = set(modules) - self._loaded[server.pid]
                 if missing:
-                    server.load(sorted(missing), is_closing)
-                    self._loaded[server.pid] |= missing
+                    server.load(missing, is_closing)
+                    loaded.update(missing)
                 return question(server)
-            except ServerGone:
+            except ServerGone as error:
+                if isinstance(error, ServerSpoiled):
+                    self._spoilers.update(missing)
                 self._servers.pop(is_copy, None)
                 server.end()
                 raise
@@ -208,8 +220,6 @@ def _who() -> tuple[object, ...]:
 class Prepared:
     """A server that has built the dataset of one loader, from its payload."""
 
-    has_recipe = True
-
     def __init__(self, payload_fd: int, modules: Sequence[str], is_closing: IsClosing, *, may_be_copy: bool) -> None:
         self._payload_fd, self._modules = payload_fd, modules
         self._may_be_copy = may_be_copy
@@ -232,6 +242,9 @@ class Prepared:
         except ServerGone:
             self._drop(Server.end)
             raise
+
+    def will_need(self, libraries: Sequence[str]) -> None:
+        """See `Nursery`. It has loaded them itself."""
 
     def close(self) -> None:
         """See `Nursery`."""

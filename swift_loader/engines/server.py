@@ -96,8 +96,14 @@ class Server:
         return self._have_child(zygote.FORK, name, fds, is_closing)
 
     def load(self, modules: Sequence[str], is_closing: IsClosing) -> None:
-        """Has it load what its workers will need."""
-        self.ask(zygote.LOAD, list(modules), (), is_closing)
+        """Has it load what its workers will need.
+
+        Raises:
+            ServerSpoiled: if nothing should be forked from it any more.
+        """
+        is_well, _ = self.ask(zygote.LOAD, list(modules), (), is_closing)
+        if not is_well:
+            raise ServerSpoiled("a library that the fork server has loaded began threads there")
 
     def prepare(self, heritage: Heritage | None, payload_fds: Sequence[int], is_closing: IsClosing) -> None:
         """Has it build the dataset of the payload, or of the recipe that it has."""
@@ -209,6 +215,10 @@ def _said(kind: int, answer: Any, fds: list[int]) -> tuple[Any, list[int]]:
 
 class ServerGone(WorkerStartFailed):
     """The fork server is not there any more: another one may be started."""
+
+
+class ServerSpoiled(ServerGone):
+    """It is there, but what it was last asked to load is not to be loaded where workers are forked from."""
 
 
 _DIED = "the fork server died; what it wrote to standard error tells why"

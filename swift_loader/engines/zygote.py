@@ -3,7 +3,7 @@
 It has one thread, no state but its children and what it has loaded, and ends with the trainer. A worker that it forks
 has all of that in about five milliseconds.
 
-    load (names of modules) -> done             better once here than once in each worker
+    load (names of modules) -> done, or spoiled  better once here than once in each worker
     prepare (heritage, payload) -> done          the dataset is built here, and shared by those who are forked
     fork (name, the dead, channel, lifeline) -> pid, and its pidfd
     branch (the same) -> the same               not a worker: another one like this, with all that this one has
@@ -23,6 +23,7 @@ import os
 import socket
 import sys
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any, NoReturn
 
 from swift_loader.engines.copied import be_a_copy
@@ -89,9 +90,10 @@ class Zygote:
             answers[datagram[0]](question, fds)
 
     def _load(self, modules: list[str], _fds: list[int]) -> None:
+        """Tells whether one may still fork here: some libraries begin threads, which no child would have."""
         _load(modules)
         gc.freeze()
-        self._answer(DONE, None)
+        self._answer(DONE, _thread_count() == 1)
 
     def _prepare(self, heritage: Heritage | None, fds: list[int]) -> None:
         """A copy of the trainer has the recipe, and needs no payload."""
@@ -190,6 +192,10 @@ def _load(modules: list[str]) -> None:
     for module in modules:
         with contextlib.suppress(Exception):  # a worker that needs it will say so
             importlib.import_module(module)
+
+
+def _thread_count() -> int:
+    return sum(1 for _ in Path("/proc/self/task").iterdir())
 
 
 def _bury(dead: list[int]) -> None:

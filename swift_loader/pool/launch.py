@@ -16,6 +16,8 @@ from swift_loader.pool.stacks import Stacks
 from swift_loader.pool.worker import Setup
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from swift_loader.config import LoaderConfig
     from swift_loader.pool.process import Engine, Started
     from swift_loader.reuse.carousel import Ground
@@ -76,6 +78,10 @@ class Launcher:
         setup = replace(self._setup, worker=line.number, has_payload=self._engine.sends_payload)
         ground = () if self._ground is None else (self._ground.index_fd, self._ground.data_fd)
         return self._engine.launch(line.name, setup, (self._control.fd, line.stacks.fd, *ground))
+
+    def will_need(self, libraries: Sequence[str]) -> None:
+        """See `Engine`."""
+        self._engine.will_need(libraries)
 
     def abandon(self) -> None:
         """Whoever waits for a start waits no longer; takes no lock."""

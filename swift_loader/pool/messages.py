@@ -91,6 +91,8 @@ class Hello:
 
     pid: int
     sample_count: int
+    libraries: Sequence[str] = ()
+    """What it has loaded for that."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -349,6 +349,8 @@ class Pool:
         if hello.sample_count != self.sample_count:
             self.broke(other_length(line.name, hello.sample_count, self.sample_count))
             return
+        if hello.libraries:
+            self._launcher.will_need(hello.libraries)
         line.greet()
         self.heard(line.number, f"{line.name} has built its dataset, in process {hello.pid}")
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Protocol, TypeAlias
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from swift_loader.pool.channel import Channel
     from swift_loader.pool.worker import Setup
 
@@ -62,6 +64,10 @@ class Engine(Protocol):
 
         May be called from any thread, and may take long.
         """
+        ...
+
+    def will_need(self, libraries: Sequence[str]) -> None:
+        """A worker has loaded these for its dataset: those that are started later had better be born with them."""
         ...
 
     def abandon(self) -> None:

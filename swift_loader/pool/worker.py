@@ -14,6 +14,7 @@ import contextlib
 import mmap
 import os
 import socket
+import sys
 from collections import deque
 from dataclasses import dataclass
 from time import perf_counter_ns
@@ -29,6 +30,7 @@ from swift_loader.pool.fetch import MakeFailed, TakenBack, Wanted
 from swift_loader.pool.heritage import Heritage
 from swift_loader.pool.info import WorkerInfo, set_worker_info
 from swift_loader.pool.keeping import kept
+from swift_loader.pool.libraries import libraries_since
 from swift_loader.pool.maker import BatchMaker, Made, refuse_too_large
 from swift_loader.pool.memory import with_memory_told
 from swift_loader.pool.messages import Attachment, Caution, Failure, Hello, Order, Parcel
@@ -84,6 +86,7 @@ def _arrive(channel: SocketChannel, recipe: Recipe | None, scale: Scale) -> Work
         return None
     setup: Setup = messages.read_pickled(received[0])
     setup.heritage.take_over()
+    known = frozenset(sys.modules)
     faultpoints.arm()
     control_fd, stacks_fd, *others = received[1]
     write_stacks_to(stacks_fd)
@@ -120,7 +123,7 @@ def _arrive(channel: SocketChannel, recipe: Recipe | None, scale: Scale) -> Work
         channel.send(messages.write_pickled(messages.FAILURE, Failure(0, report)))
         return None
     scale.limit(config.max_worker_nbytes)
-    channel.send(messages.write_pickled(messages.HELLO, Hello(os.getpid(), count)))
+    channel.send(messages.write_pickled(messages.HELLO, Hello(os.getpid(), count, libraries_since(known))))
     return Worker(channel, control, setup, maker, dataset)
 
 
