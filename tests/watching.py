@@ -16,6 +16,8 @@ from typing import Any
 import psutil
 import torch
 
+from swift_loader.engines.nursery import shared
+
 ROOT = Path(__file__).resolve().parent.parent
 #: How long what must happen may take on a machine that has much else to do: only a test that fails waits for it.
 DEADLINE_S = 60.0
@@ -55,11 +57,11 @@ def settled(value: Callable[[], Any], for_s: float = 0.3) -> Any:
 
 
 def descendants(pid: int | None = None) -> list[psutil.Process]:
-    """All living processes below ``pid``, this process by default."""
-    found = []
+    """All living processes below ``pid``; below this process by default, without the server that its loaders share."""
+    found, servers = [], set() if pid else {server.pid for server in shared._servers.values()}
     for process in psutil.Process(pid or os.getpid()).children(recursive=True):
         try:
-            if process.status() != psutil.STATUS_ZOMBIE:
+            if process.status() != psutil.STATUS_ZOMBIE and process.pid not in servers:
                 found.append(process)
         except psutil.NoSuchProcess:
             continue
