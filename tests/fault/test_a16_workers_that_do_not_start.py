@@ -101,7 +101,7 @@ def test_a16_so_is_a_module_that_cannot_be_imported_in_a_worker(tmp_path: Path):
         "import time\n"
         "if __name__ == '__main__':\n"
         "    begun = time.monotonic()\n"
-        "    with SwiftLoader(Here, {}, 8, 1, 2) as loader:\n"
+        "    with SwiftLoader(Here, {}, 8, 1, 2, start_method='forkserver') as loader:\n"
         "        try:\n"
         "            loader.start(0)\n"
         "        except WorkerStartFailed as error:\n"
