@@ -123,10 +123,14 @@ def test_importing_the_package_does_not_import_torch():
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
 
 
-def test_constructing_starts_nothing():
+def test_constructing_starts_no_worker_and_no_thread_and_loads_no_torch():
+    """Only what workers will be forked from may begin."""
     code = (
         "import sys, threading, psutil; from swift_loader import SwiftLoader;"
-        "loader = SwiftLoader(range, {'stop': 5}, 2, 1, 2);"
-        "sys.exit(threading.active_count() - 1 + len(psutil.Process().children()) + ('torch' in sys.modules))"
+        "SwiftLoader(range, {'stop': 5}, 2, 1, 0);"
+        "none = psutil.Process().children();"
+        "loaders = [SwiftLoader(range, {'stop': 5}, 2, 1, 2) for _ in range(2)];"
+        "family = psutil.Process().children(recursive=True);"
+        "sys.exit(threading.active_count() - 1 + len(none) + len(family[1:]) + ('torch' in sys.modules))"
     )
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
