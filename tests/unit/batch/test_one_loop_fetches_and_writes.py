@@ -5,7 +5,6 @@ import time
 
 import numpy as np
 import pytest
-import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -17,7 +16,6 @@ ODD = {
     "another shape": (np.zeros((3, 3), np.float32), 1),
     "another dtype": (np.zeros((2, 3)), 1),
     "a subclass": (np.ma.masked_array(np.zeros((2, 3), np.float32)), 1),
-    "a tensor": (torch.zeros(2, 3), 1),
     "a float for an int": (np.zeros((2, 3), np.float32), 1.0),
     "an int too large": (np.zeros((2, 3), np.float32), 1 << 63),
     "a list": [np.zeros((2, 3), np.float32), 1],
