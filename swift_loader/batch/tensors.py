@@ -27,9 +27,7 @@ _LARGE_NBYTES = 64 * 1024
 
 _POINTER = ctypes.c_void_p
 #: As `ctypes.memmove`, with the lock held, in half the time: a number is quickest passed as if it were a pointer.
-_move_small = ctypes.PYFUNCTYPE(None, _POINTER, _POINTER, _POINTER)(
-    ctypes.cast(ctypes.memmove, _POINTER).value or 0
-)
+_move_small = ctypes.PYFUNCTYPE(None, _POINTER, _POINTER, _POINTER)(ctypes.cast(ctypes.memmove, _POINTER).value or 0)
 
 
 def mover(nbytes: int) -> Any:
@@ -38,13 +36,13 @@ def mover(nbytes: int) -> Any:
 
 
 def dtype_of(stored: str, viewed_as: str) -> Any:
-    """torch's dtype of what is stored so; None where torch lacks it, or is not there."""
+    """The dtype of torch's that is stored so; None where torch lacks it, or is not there."""
     return getattr(sys.modules.get("torch"), viewed_as or stored, None)
 
 
 @cache
 def stored_as(dtype: Any) -> tuple[str, str]:
-    """numpy's name of what tensors of that dtype are stored as, empty if nothing is, and the name they are viewed as."""
+    """What tensors of that dtype are stored as, by numpy's name (empty: nothing); and the name they are viewed as."""
     name = str(dtype).removeprefix("torch.")
     if bits := BITS_OF.get(name):
         return bits, name

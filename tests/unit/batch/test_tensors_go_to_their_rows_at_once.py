@@ -1,4 +1,4 @@
-"""Both ways of writing give what torch's own collate gives, whatever a tensor is like and whoever fills its memory next."""
+"""Both ways of writing give what torch's collate gives, whatever a tensor is like and whoever fills its memory next."""
 
 import mmap
 import sys
@@ -49,7 +49,7 @@ PLAIN = {
     "an int": lambda i: torch.tensor(i - (1 << 62)),
     "a bool": lambda i: torch.tensor(i % 2 == 0),
     "a double": lambda i: _drawn(i, dtype=torch.float64),
-    "a float": lambda i: _drawn(i),
+    "a float": _drawn,
     "a bfloat16": lambda i: _drawn(i, dtype=torch.bfloat16),
     "an int32": lambda i: torch.tensor(i, dtype=torch.int32),
     "from numpy": lambda i: torch.from_numpy(np.full((2, 3), i, np.int32)),
@@ -132,7 +132,7 @@ def test_a_batch_needs_no_gradient(make, quickly):
 
 numbers = st.sampled_from([lambda i: i, lambda i: i / 3, lambda i: i % 2 == 0])
 arrays = st.sampled_from([
-    lambda i: np.full((2, 3), i, np.float32), lambda i: np.float32(i), lambda i: np.int64(i), lambda i: np.bool_(i % 2),
+    lambda i: np.full((2, 3), i, np.float32), np.float32, np.int64, lambda i: np.bool_(i % 2),
     lambda i: np.asfortranarray(np.full((2, 3), i)), lambda i: np.array(i, np.uint8),
 ])  # fmt: skip
 leaves = st.one_of(st.sampled_from(sorted(PLAIN)).map(PLAIN.get), numbers, arrays)
@@ -251,9 +251,10 @@ def test_a_tensor_unlike_the_first_is_refused_and_nothing_of_it_is_written(make,
     row = writer.fill(samples, list(range(ROWS)), watch) if quickly else 0
     assert row == (at if quickly else 0)
     untouched = memory.copy()
+    for early in range(row, at):
+        writer.write(early, samples[early])
     with pytest.raises(Misfit) as caught:
-        for later in range(row, ROWS):
-            writer.write(later, samples[later])
+        writer.write(at, samples[at])
     assert (caught.value.row, caught.value.path) == (at, "sample[1]")
     if quickly:
         assert watch.odd is samples[at]
