@@ -1,4 +1,4 @@
-"""Ceiling: processes that fetch and collate in a loop and send nothing. What workers do, without anybody to do it for."""
+"""Ceiling: processes that fetch and collate in a loop and send nothing, as workers would that nobody asks for data."""
 
 from __future__ import annotations
 
