@@ -206,7 +206,7 @@ KINDS = (
     Kind("pair", "tensor, int", TensorAndInt, 512, labels_at(1), to_torch=10, to_none=1),
     Kind("dict", "dict of tensors", DictOfTensors, 512, labels_at("label"), to_torch=10),
     Kind("tensors", "TensorDataset", tensor_dataset, 512, labels_at(1), to_torch=10),
-    Kind("numpy", "from_numpy, tensor()", FromNumpy, 512, labels_at(1), to_torch=5, to_loops=0.8),
+    Kind("numpy", "from_numpy", FromNumpy, 512, labels_at(1), to_torch=5, to_loops=0.8),
     Kind("images", "image, int", Images, 16, labels_at(1)),
     Kind("hugging", "Hugging Face", hugging_face, 64, labels_at("label")),
     Kind("tokens", "memmap tokens", MemmapTokens, 256, weigh_tokens, takes_file=True),

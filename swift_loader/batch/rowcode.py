@@ -146,7 +146,7 @@ def row_functions(structure: Node, columns: tuple[Column, ...], views: list[Any]
         views: The columns' arrays, None where one is of objects.
         ways: What is called where a leaf cannot be stored as it is.
     """
-    maker = _maker(structure, columns, with_tensors="torch" in sys.modules)
+    maker = _maker(structure, columns, with_tensors=hasattr(sys.modules.get("torch"), "Tensor"))
     places = [None if view is None else view.__array_interface__["data"][0] for view in views]
     return RowFunctions(*maker(ways.write_sample, *views, *places, *ways.write_leaf, *ways.leaf_fits))
 

@@ -143,3 +143,11 @@ def test_what_is_due_is_done_once():
     done = []
     writer.fill(list(map(_plain, range(4))), [0, 1, 2], _watch(due_ns=0, when_due=lambda: done.append(1)))
     assert done == [1]
+
+
+def test_what_was_written_for_one_memory_serves_another():
+    (one, memory), (other, elsewhere) = _writer(), _writer()
+    assert one.fill.__code__ is other.fill.__code__
+    one.write(0, _plain(3))
+    assert other.fill([_plain(5)], [0], _watch()) == 1
+    assert (memory[:4].view(np.float32)[0], elsewhere[:4].view(np.float32)[0]) == (3, 5)
