@@ -1,6 +1,6 @@
 """Runs every question, one after the other, with a progress bar, and prints what was reached on one page.
 
-Command: `python -m benchmarks.all` (about a quarter of an hour; `--quick` for a smoke run). The page is kept as
+Command: `python -m benchmarks.all` (about twenty minutes; `--quick` for a smoke run). The page is kept as
 `results/all.txt`. Each question can be run alone as well: `python -m benchmarks.<question>`.
 """
 
@@ -30,6 +30,7 @@ MODULES = (
     "worker_memory",
     "waiting",
     "nested",
+    "torch_samples",
     "stragglers",
     "cached",
     "cached_read",

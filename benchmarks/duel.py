@@ -222,6 +222,7 @@ def as_table(question: Question, order: Order, run: Run, verdicts: Sequence[Verd
         columns[case.name] = [None if each is None else each.median for each in found]
     once = [case.label for case in question.cases if case.rounds == 1 and order.rounds > 1]
     notes = [f"In the first round only: {'; '.join(once)}."] if once else []
+    notes += [*question.notes]
     notes += [*(f"FAILED {failure}" for failure in run.failures), footer(order)]
     return table(question, run.figures(question.metric), columns, verdicts, notes)
 

@@ -90,6 +90,8 @@ class Question:
     variant: str | None = None
     #: Draws a further picture of the record of a run, beside the files whose common stem it is given.
     chart: Callable[[Result, Path], None] | None = None
+    #: Sentences to print below the table, such as what this machine has no package for.
+    notes: tuple[str, ...] = ()
 
     def case(self, name: str) -> Case:
         """The case of that name."""

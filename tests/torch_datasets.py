@@ -42,3 +42,18 @@ class TorchWithoutLength(Dataset):
 class TorchAugmented(Augmented):
     def __getitem__(self, index: int) -> Any:
         return {**super().__getitem__(index), "rotated": torch.rand(2, dtype=torch.float64)}
+
+
+class SameMemory(Numbers):
+    """Fills the same memory anew for its next samples: one tensor, one of three places, and what it gave out last."""
+
+    def __init__(self, count: int = 64) -> None:
+        super().__init__(count)
+        self.whole, self.places = torch.zeros(5), torch.zeros(3, 5, dtype=torch.bfloat16)
+        self.last = torch.zeros(5)
+
+    def __getitem__(self, index: int) -> Any:
+        self.last.fill_(-1)
+        self.last = torch.full((5,), index)
+        self.places[index % 3] = index % 256
+        return self.whole.fill_(index), self.places[index % 3], self.last, self.whole[0]

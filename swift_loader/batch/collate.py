@@ -17,6 +17,7 @@ import numpy as np
 from swift_loader.batch.layout import BatchSpec, Column, lay_out
 from swift_loader.batch.rowcode import Ways, row_functions
 from swift_loader.batch.spare import Spare
+from swift_loader.batch.tensors import as_array, stored_as
 from swift_loader.batch.tree import Mismatch, describe
 
 if TYPE_CHECKING:
@@ -25,16 +26,6 @@ if TYPE_CHECKING:
     Bytes: TypeAlias = npt.NDArray[np.uint8]
     Array: TypeAlias = npt.NDArray[Any]
     Write: TypeAlias = Callable[[int, Any], None]
-
-#: torch's dtypes that numpy lacks, and the integers that carry their bits.
-_BITS_OF = {
-    "bfloat16": "int16",
-    "float8_e4m3fn": "uint8",
-    "float8_e4m3fnuz": "uint8",
-    "float8_e5m2": "uint8",
-    "float8_e5m2fnuz": "uint8",
-    "float8_e8m0fnu": "uint8",
-}
 
 
 class Misfit(Exception):
@@ -82,9 +73,7 @@ class RowWriter:
         self._writes = list(self._plain_writes)
         fits = [partial(_fixes, column, path) for column, path in zip(spec.columns, self._paths, strict=True)]
         ways = Ways(self._write_slowly, self._plain_writes, fits)
-        # The bits of what numpy lacks must come from such tensors: integers like them are something else.
-        storable = [None if column.viewed_as else view for column, view in zip(spec.columns, self._views, strict=True)]
-        functions = row_functions(spec.structure, storable, ways)
+        functions = row_functions(spec.structure, spec.columns, self._views, ways)
         self._write_plainly, self.fits, self.fill = functions.write, functions.fits, functions.fill
         """``fits``: whether a sample, as the first of a batch, fixes this very layout. For ``fill`` see there."""
         self.write = self._write_plainly
@@ -142,7 +131,7 @@ class RowWriter:
                 return
             found = _column_in_row(leaf, path, row, expected)
             if found == column:
-                view[row] = _as_array(leaf)
+                view[row] = as_array(leaf)
             elif self._ragged and (found.dtype, found.viewed_as) == (column.dtype, column.viewed_as):
                 self._turn_ragged(position, row)
                 self._writes[position](row, leaf)
@@ -198,7 +187,7 @@ class RowWriter:
             found = _column_in_row(leaf, path, row, expected)
             if (found.kind, found.dtype, found.viewed_as) != ("array", column.dtype, column.viewed_as):
                 raise Misfit(path, row, _phrase(found, leaf), expected)
-            values.append(self._own(np.asarray(_as_array(leaf), column.dtype)))
+            values.append(self._own(np.asarray(as_array(leaf), column.dtype)))
 
         self._writes[position] = write
         self.write = self._write_slowly
@@ -286,38 +275,24 @@ def _refuse_many_dimensions(leaf: Any, path: str) -> None:
 def _refuse_without_bytes(leaf: Any, path: str) -> None:
     """A subclass may be more than its bytes, such as a masked tensor, or have none."""
     try:
-        _as_array(leaf)
+        as_array(leaf)
     except Exception as error:
         raise Unbatchable(path, f"{type(leaf).__name__}, whose bytes cannot be had ({error})") from error
 
 
 def _tensor_column(leaf: Any, path: str) -> Column:
-    name = str(leaf.dtype).removeprefix("torch.")
+    torch = sys.modules["torch"]
+    stored, name = stored_as(leaf.dtype)
     if leaf.device.type != "cpu":
         raise Unbatchable(path, f"tensor on {leaf.device}: batches are made in the host's memory")
-    if str(leaf.layout) != "torch.strided" or leaf.is_quantized or leaf.is_nested:
-        raise Unbatchable(path, f"{leaf.layout} tensor of {name}")
+    if leaf.layout is not torch.strided or leaf.is_quantized or leaf.is_nested:
+        raise Unbatchable(path, f"{leaf.layout} tensor of {name or stored}")
     _refuse_many_dimensions(leaf, path)
-    if type(leaf) is not sys.modules["torch"].Tensor:
+    if type(leaf) is not torch.Tensor:
         _refuse_without_bytes(leaf, path)
-    shape = tuple(leaf.shape)
-    nbytes = leaf.numel() * leaf.element_size()
-    if bits := _BITS_OF.get(name):
-        return Column("array", bits, shape, name, nbytes)
-    try:
-        return Column("array", np.dtype(name).name, shape, row_nbytes=nbytes)
-    except TypeError:
-        raise Unbatchable(path, f"tensor of {name}") from None
-
-
-def _as_array(leaf: Any) -> Any:
-    """A numpy view of a leaf that `_column_of` took."""
-    torch = sys.modules.get("torch")
-    if torch is None or not isinstance(leaf, torch.Tensor):
-        return leaf
-    plain = leaf.detach().resolve_conj().resolve_neg()
-    bits = _BITS_OF.get(str(plain.dtype).removeprefix("torch."))
-    return (plain if bits is None else plain.view(getattr(torch, bits))).numpy()
+    if not stored:
+        raise Unbatchable(path, f"tensor of {name}")
+    return Column("array", stored, tuple(leaf.shape), name, leaf.numel() * leaf.element_size())
 
 
 def _phrase(column: Column, leaf: Any) -> str:

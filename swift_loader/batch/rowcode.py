@@ -8,13 +8,18 @@ variables with names of ours.
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from functools import lru_cache
+from textwrap import indent
 from time import perf_counter
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
+from swift_loader.batch.layout import Column
+from swift_loader.batch.tensors import as_array, dtype_of, mover
 from swift_loader.batch.tree import Branch, Leaf, Node
 
 if TYPE_CHECKING:
@@ -24,6 +29,9 @@ if TYPE_CHECKING:
 
 #: Stands in the lines for what is done with a sample of another structure.
 _OTHER = "OTHER"
+
+#: What there is of each column for the place in memory: its array, its address, and the slow ways.
+_GIVEN = ("view", "at", "write", "fits")
 
 #: Later than any clock, in nanoseconds or seconds.
 NEVER = 1 << 62
@@ -117,19 +125,6 @@ class RowFunctions:
     very layout and can be stored as it is; gives back how many. None where some leaf cannot be."""
 
 
-def row_functions(structure: Node, views: list[Any], ways: Ways) -> RowFunctions:
-    """Writes the functions.
-
-    Args:
-        structure: What samples look like.
-        views: The columns' arrays, None where a leaf cannot be stored in one as it is.
-        ways: What is called where a leaf cannot be stored as it is.
-    """
-    source = _Source(views, ways)
-    source.take_apart(structure, "sample")
-    return source.compiled()
-
-
 @dataclass(frozen=True, slots=True)
 class Ways:
     """The slow ways."""
@@ -142,32 +137,85 @@ class Ways:
     """For each column."""
 
 
+def row_functions(structure: Node, columns: tuple[Column, ...], views: list[Any], ways: Ways) -> RowFunctions:
+    """The functions for one place in memory.
+
+    Args:
+        structure: What samples look like.
+        columns: What their leaves are stored as.
+        views: The columns' arrays, None where one is of objects.
+        ways: What is called where a leaf cannot be stored as it is.
+    """
+    maker = _maker(structure, columns, with_tensors=hasattr(sys.modules.get("torch"), "Tensor"))
+    places = [None if view is None else view.__array_interface__["data"][0] for view in views]
+    return RowFunctions(*maker(ways.write_sample, *views, *places, *ways.write_leaf, *ways.leaf_fits))
+
+
+@lru_cache(maxsize=64)
+def _maker(structure: Node, columns: tuple[Column, ...], *, with_tensors: bool) -> Callable[..., Any]:
+    """What makes the functions of a structure for any memory.
+
+    Compiled once: that takes 0.3 ms, and without workers each batch has memory of its own. What depends on the memory
+    are arguments, not globals: the interpreter remembers where globals lie, for one dict of them at a time.
+    """
+    source = _Source(columns, with_tensors=with_tensors)
+    source.take_apart(structure, "sample")
+    return source.compiled()
+
+
+@dataclass(slots=True)
+class _Plain:
+    """How one leaf is stored as it is: sources of a condition, and of what is done then."""
+
+    array: str = "False"
+    """Whether ``array[row] = leaf`` will do."""
+    array_store: str = ""
+    tensor: str = "False"
+    """Whether it is a tensor with the right bytes. Asking one that has none raises RuntimeError."""
+    tensor_store: list[str] = field(default_factory=list)
+
+    @property
+    def test(self) -> str:
+        """Whether it can be stored as it is."""
+        return f"({self.array} or {self.tensor})" if self.tensor_store else self.array
+
+    def stores(self, value: str) -> list[str]:
+        """The lines that do it."""
+        if not self.tensor_store:
+            return [self.array_store]
+        return [
+            f"if type({value}) is Tensor:",
+            *("    " + line for line in self.tensor_store),
+            f"else: {self.array_store or 'pass'}",
+        ]
+
+    def written(self, value: str, otherwise: str) -> list[str]:
+        """The lines that do it where it can be done."""
+        asks = [f"plain = {self.test}"]
+        if self.tensor_store:
+            asks = ["try:", "    " + asks[0], "except RuntimeError: plain = False"]
+        return [*asks, "if plain:", *("    " + line for line in self.stores(value)), f"else: {otherwise}"]
+
+
 class _Source:
     """The lines of the function, and what its names stand for."""
 
-    def __init__(self, views: list[Any], ways: Ways) -> None:
-        self._views = views
-        self._names: dict[str, Any] = {
-            "ndarray": np.ndarray, "write_sample": ways.write_sample, "clock": perf_counter, "NEVER": NEVER,
-        }  # fmt: skip
-        for position, view in enumerate(views):
-            self._names[f"write{position}"] = ways.write_leaf[position]
-            self._names[f"fits{position}"] = ways.leaf_fits[position]
-            if view is not None:
-                self._names[f"view{position}"] = view
-                self._names[f"dtype{position}"] = view.dtype
-                self._names[f"shape{position}"] = view.shape[1:]
+    def __init__(self, columns: tuple[Column, ...], *, with_tensors: bool) -> None:
+        self._columns = columns
+        self._names: dict[str, Any] = {"ndarray": np.ndarray, "clock": perf_counter, "NEVER": NEVER}
+        if with_tensors:
+            self._names.update(Tensor=sys.modules["torch"].Tensor, as_array=as_array)
+        self._with_tensors = with_tensors
         self._lines: list[str] = []
-        self._stores: list[str] = []
-        self._tests: list[str] = []
-        self._plain_stores: list[tuple[str, str]] = []
-        """For each column: whether a leaf can be stored as it is, and how."""
+        self._leaves: list[tuple[str, _Plain]] = []
+        """For each column: the leaf's variable, and how it is stored."""
         self._count = 0
 
     def take_apart(self, node: Node, value: str) -> None:
         """Adds the lines that get all leaves below ``node`` out of the variable ``value``."""
         if isinstance(node, Leaf):
-            self._store(value)
+            position = len(self._leaves)
+            self._leaves.append((value, self._plain(value, position, self._columns[position])))
             return
         kind = self._name("type", node.type)
         sized = "" if node.kind == "dataclass" else f" or len({value}) != {len(node.keys)}"
@@ -180,25 +228,38 @@ class _Source:
         for child, part in zip(node.children, parts, strict=True):
             self.take_apart(child, part)
 
-    def compiled(self) -> RowFunctions:
-        """The functions. A sample is taken apart whole before anything of it is written."""
-        apart = "\n    ".join(self._lines)
-        writing = apart.replace(_OTHER, "write_sample(row, sample)") + "\n    " + "\n    ".join(self._stores)
-        testing = apart.replace(_OTHER, "False")
-        source = (
-            f"def write_row(row, sample):\n    {writing}\n"
-            f"def fits(sample):\n    {testing}\n    return {' and '.join(self._tests) or True}\n"
-        )
-        if all(store for _, store in self._plain_stores):
-            source += self._fill()
+    def compiled(self) -> Callable[..., Any]:
+        """What makes the functions. A sample is taken apart whole before anything of it is written."""
+        can_fill = all(plain.test != "False" for _, plain in self._leaves)
+        functions = self._write_row() + self._fits() + (self._fill() if can_fill else "fill = None\n")
+        given = ["write_sample", *(f"{name}{at}" for name in _GIVEN for at in range(len(self._leaves)))]
+        source = f"def maker({', '.join(given)}):\n{indent(functions, '    ')}\n    return write_row, fits, fill\n"
         exec(source, self._names)  # noqa: S102 - only names of ours, see above
-        return RowFunctions(self._names["write_row"], self._names["fits"], self._names.get("fill"))
+        return self._names["maker"]  # type: ignore[no-any-return] # just made
+
+    def _write_row(self) -> str:
+        lines = [line.replace(_OTHER, "write_sample(row, sample)") for line in self._lines]
+        for position, (value, plain) in enumerate(self._leaves):
+            slowly = f"write{position}(row, {value})"
+            lines += [slowly] if plain.test == "False" else plain.written(value, otherwise=slowly)
+        return _indented("def write_row(row, sample):", lines or ["pass"])
+
+    def _fits(self) -> str:
+        lines = [line.replace(_OTHER, "False") for line in self._lines]
+        tests = [f"({plain.array} or fits{at}({value}))" for at, (value, plain) in enumerate(self._leaves)]
+        return _indented("def fits(sample):", [*lines, f"return {' and '.join(tests) or True}"])
 
     def _fill(self) -> str:
-        storable = " and ".join(test for test, _ in self._plain_stores)
-        lines = [*self._lines, f"if not ({storable}): return OTHER", *(store for _, store in self._plain_stores)]
-        body = "\n            ".join(lines).replace("return " + _OTHER, "break")
-        return _FILL.replace("BODY", body)
+        """Nothing of a sample is written before all of it can be stored as it is."""
+        lines = [line.replace("return " + _OTHER, "break") for line in self._lines]
+        tests = " and ".join(plain.test for _, plain in self._leaves)
+        if any(plain.tensor_store for _, plain in self._leaves):
+            lines += ["try:", f"    if not ({tests}): break", "except RuntimeError: break"]
+        elif tests:
+            lines.append(f"if not ({tests}): break")
+        for value, plain in self._leaves:
+            lines += plain.stores(value)
+        return _FILL.replace("BODY", "\n            ".join(lines or ["pass"]))
 
     def _unpacking(self, node: Branch, value: str, parts: list[str]) -> list[str]:
         if node.kind in ("tuple", "list"):
@@ -212,30 +273,62 @@ class _Source:
         gets = [f"{part} = {value}[{name}]" for part, name in zip(parts, names, strict=True)]
         return [f"if {missing}: return OTHER", *gets] if parts else []
 
-    def _store(self, value: str) -> None:
-        position = len(self._tests)
-        view = self._views[position]
-        if view is None:
-            self._plain_stores.append(("False", ""))
-            self._stores.append(f"write{position}(row, {value})")
-            self._tests.append(f"fits{position}({value})")
-            return
-        as_it_is = self._storable(value, position, view)
-        self._plain_stores.append((as_it_is, f"view{position}[row] = {value}"))
-        self._stores.append(f"if {as_it_is}: view{position}[row] = {value}")
-        self._stores.append(f"else: write{position}(row, {value})")
-        self._tests.append(f"({as_it_is} or fits{position}({value}))")
+    def _plain(self, value: str, position: int, column: Column) -> _Plain:
+        plain = _Plain()
+        if column.kind != "array":
+            return plain
+        self._names[f"shape{position}"] = column.shape
+        if not column.viewed_as:  # the bits of what numpy lacks come from such tensors: integers like them do not fit
+            dtype = self._names[f"dtype{position}"] = np.dtype(column.dtype)
+            self._names[f"scalar{position}"] = dtype.type
+            plain.array = self._is_array(value, position, column)
+            plain.array_store = f"view{position}[row] = {value}"
+        if self._with_tensors:
+            self._add_tensor(plain, value, position, column)
+        return plain
 
     @staticmethod
-    def _storable(value: str, position: int, view: Any) -> str:
-        number = {"int64": "int", "float64": "float", "bool": "bool"}.get(view.dtype.name) if view.ndim == 1 else None
+    def _is_array(value: str, position: int, column: Column) -> str:
+        array = f"type({value}) is ndarray and {value}.dtype == dtype{position} and {value}.shape == shape{position}"
+        if column.shape:
+            return array
+        number = {"int64": "int", "float64": "float", "bool": "bool"}.get(column.dtype)
         if number is None:
-            return f"type({value}) is ndarray and {value}.dtype == dtype{position} and {value}.shape == shape{position}"
+            return f"(type({value}) is scalar{position} or {array})"
         # An int may be too large for the column: its own writer says so.
-        return f"type({value}) is {number}" + (f" and -{1 << 63} <= {value} < {1 << 63}" if number == "int" else "")
+        small = f" and -{1 << 63} <= {value} < {1 << 63}" if number == "int" else ""
+        return f"(type({value}) is {number}{small} or type({value}) is scalar{position})"
+
+    def _add_tensor(self, plain: _Plain, value: str, position: int, column: Column) -> None:
+        """Copied at once, never gathered: the dataset may fill the same memory anew for its next sample.
+
+        Whatever has an address and is on the CPU has strides: neither sparse nor nested ones get so far.
+        """
+        dtype = dtype_of(column.dtype, column.viewed_as)
+        if dtype is None or not column.row_nbytes:
+            return
+        self._names[f"kind{position}"] = dtype
+        self._names[f"move{position}"] = mover(column.row_nbytes)
+        view, at = f"view{position}", f"at{position} + row * {column.row_nbytes}"
+        plain.tensor = (
+            f"type({value}) is Tensor and {value}.dtype is kind{position} and {value}.shape == shape{position} "
+            f"and {value}.is_cpu and (from{position} := {value}.data_ptr())"
+        )
+        if not column.shape and column.dtype in ("int64", "float64", "bool"):
+            plain.tensor_store = [f"{view}[row] = {value}.item()"]
+            return
+        conj = f" or {value}.is_conj()" if dtype.is_complex else ""
+        plain.tensor_store = [
+            f"if not {value}.is_contiguous() or {value}.is_neg(){conj}: {view}[row] = as_array({value})",
+            f"else: move{position}({at}, from{position}, {column.row_nbytes})",
+        ]
 
     def _name(self, kind: str, value: Any) -> str:
         self._count += 1
         name = f"{kind}_{self._count}"
         self._names[name] = value
         return name
+
+
+def _indented(head: str, lines: list[str]) -> str:
+    return "\n    ".join([head, *lines]) + "\n"

@@ -12,6 +12,7 @@ import torch
 from swift_loader import LayoutError
 from tests.datasets import Growing, PeakMemory, Pictures, ReadsInto, SameBuffer, Whole
 from tests.loaders import started, stream
+from tests.torch_datasets import SameMemory
 from tests.watching import plain, run_script, settled, until
 
 _SLOT = "swift-slot"
@@ -170,6 +171,16 @@ def test_a_dataset_with_read_into_writes_its_rows_itself(workers: int):
 def test_a_dataset_that_gives_the_same_buffer_each_time_is_copied_in_time():
     with started(SameBuffer, {"count": 24}, shuffle=False) as loader:
         assert torch.cat(list(loader))[:, 3].tolist() == list(range(24))
+
+
+@pytest.mark.parametrize("batch_size", [8, 96])  # of many samples, most are fetched and written in one loop
+def test_a_dataset_that_fills_its_tensors_anew_is_copied_in_time(batch_size):
+    settings = {"shuffle": False, "worker_per_consumer": 0, "batch_size": batch_size}
+    with started(SameMemory, {"count": 288}, **settings) as loader:
+        whole, places, last, first = map(torch.cat, zip(*loader, strict=True))
+    expected = torch.arange(288)
+    assert (places == (expected % 256)[:, None]).all()
+    assert all((leaf.reshape(288, -1) == expected[:, None]).all() for leaf in (whole, last, first))
 
 
 def test_thousands_of_large_batches_may_be_kept_with_few_descriptors(tmp_path):

@@ -5,7 +5,6 @@ import time
 
 import numpy as np
 import pytest
-import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -17,7 +16,6 @@ ODD = {
     "another shape": (np.zeros((3, 3), np.float32), 1),
     "another dtype": (np.zeros((2, 3)), 1),
     "a subclass": (np.ma.masked_array(np.zeros((2, 3), np.float32)), 1),
-    "a tensor": (torch.zeros(2, 3), 1),
     "a float for an int": (np.zeros((2, 3), np.float32), 1.0),
     "an int too large": (np.zeros((2, 3), np.float32), 1 << 63),
     "a list": [np.zeros((2, 3), np.float32), 1],
@@ -145,3 +143,11 @@ def test_what_is_due_is_done_once():
     done = []
     writer.fill(list(map(_plain, range(4))), [0, 1, 2], _watch(due_ns=0, when_due=lambda: done.append(1)))
     assert done == [1]
+
+
+def test_what_was_written_for_one_memory_serves_another():
+    (one, memory), (other, elsewhere) = _writer(), _writer()
+    assert one.fill.__code__ is other.fill.__code__
+    one.write(0, _plain(3))
+    assert other.fill([_plain(5)], [0], _watch()) == 1
+    assert (memory[:4].view(np.float32)[0], elsewhere[:4].view(np.float32)[0]) == (3, 5)
