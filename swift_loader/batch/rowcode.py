@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
-from swift_loader.batch.tree import Branch, Leaf, Node
+from swift_loader.batch.tree import OF_A_TYPE, Branch, Leaf, Node
 
 if TYPE_CHECKING:
     Write: TypeAlias = Callable[[int, Any], None]
@@ -160,6 +160,8 @@ class _Source:
         self._lines: list[str] = []
         self._stores: list[str] = []
         self._tests: list[str] = []
+        self._of_first: list[str] = []
+        """What else must hold for a batch's first sample, which fixes the order of keys."""
         self._plain_stores: list[tuple[str, str]] = []
         """For each column: whether a leaf can be stored as it is, and how."""
         self._count = 0
@@ -168,6 +170,12 @@ class _Source:
         """Adds the lines that get all leaves below ``node`` out of the variable ``value``."""
         if isinstance(node, Leaf):
             self._store(value)
+            return
+        is_plain = node.kind not in OF_A_TYPE
+        if not is_plain or (node.kind == "dict" and len(node.keys) > 1):
+            self._of_first.append(f"{self._name('is_made_by', node.is_made_by)}({value})")
+        if not is_plain:
+            self._have_taken_apart(node, value)
             return
         kind = self._name("type", node.type)
         sized = "" if node.kind == "dataclass" else f" or len({value}) != {len(node.keys)}"
@@ -180,6 +188,15 @@ class _Source:
         for child, part in zip(node.children, parts, strict=True):
             self.take_apart(child, part)
 
+    def _have_taken_apart(self, node: Branch, value: str) -> None:
+        found, take = self._name("found", None), self._name("take", node.parts_if_same)
+        self._lines += [f"{found} = {take}({value})", f"if {found} is None: return OTHER"]
+        parts = [self._name("part", None) for _ in node.children]
+        if parts:
+            self._lines.append(f"{', '.join(parts)}, = {found}")
+        for child, part in zip(node.children, parts, strict=True):
+            self.take_apart(child, part)
+
     def compiled(self) -> RowFunctions:
         """The functions. A sample is taken apart whole before anything of it is written."""
         apart = "\n    ".join(self._lines)
@@ -187,7 +204,7 @@ class _Source:
         testing = apart.replace(_OTHER, "False")
         source = (
             f"def write_row(row, sample):\n    {writing}\n"
-            f"def fits(sample):\n    {testing}\n    return {' and '.join(self._tests) or True}\n"
+            f"def fits(sample):\n    {testing}\n    return {' and '.join([*self._of_first, *self._tests]) or True}\n"
         )
         if all(store for _, store in self._plain_stores):
             source += self._fill()
@@ -197,6 +214,8 @@ class _Source:
     def _fill(self) -> str:
         storable = " and ".join(test for test, _ in self._plain_stores)
         lines = [*self._lines, f"if not ({storable}): return OTHER", *(store for _, store in self._plain_stores)]
+        if self._of_first:
+            lines.insert(len(self._lines), f"if not row and not ({' and '.join(self._of_first)}): return OTHER")
         body = "\n            ".join(lines).replace("return " + _OTHER, "break")
         return _FILL.replace("BODY", body)
 
