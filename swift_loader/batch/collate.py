@@ -150,7 +150,7 @@ class RowWriter:
     def _write_for(self, position: int) -> Write:
         column, view, path = self._spec.columns[position], self._views[position], self._paths[position]
         if view is None:
-            return _object_write(self._objects[position].append, path)
+            return _object_write(self._objects[position], path)
         if column.shape == () and column.dtype in ("int64", "float64") and not column.viewed_as:
             return self._number_write(position, view)
         return self._array_write(position, view)
@@ -242,14 +242,18 @@ class RowWriter:
         return array.copy() if self._spare is None or self._spare.place_of(array) is None else array
 
 
-def _object_write(append: Callable[[Any], None], path: str) -> Write:
+def _object_write(values: list[Any], path: str) -> Write:
     def write(row: int, leaf: Any) -> None:
-        if (column := _column_in_row(leaf, path, row, _OBJECT_LEAVES)).kind != "objects":
-            raise Misfit(path, row, phrase(column, leaf), _OBJECT_LEAVES)
         if row and type(leaf) is Attributes:  # those of the first sample's containers are the batch's
             return
+        try:
+            column = _column_of(leaf, path)
+        except Unbatchable as error:
+            raise Misfit(path, row, f"a {error.found}", phrase(_OBJECTS, values[0])) from None
+        if column.kind != "objects":
+            raise Misfit(path, row, phrase(column, leaf), phrase(_OBJECTS, values[0]))
         # An array's memory, or a record's, may be the dataset's own, filled anew for the next sample.
-        append(leaf.copy() if isinstance(leaf, np.ndarray | np.void) else leaf)
+        values.append(leaf.copy() if isinstance(leaf, np.ndarray | np.void) else leaf)
 
     return write
 
@@ -272,7 +276,6 @@ _OTHER_NUMBERS = (
     (float, _FLOAT),
     (complex, Column("array", "complex128", row_nbytes=16)),
 )
-_OBJECT_LEAVES = "str, bytes or None"
 #: Up to this integer a float of 64 bits holds each.
 _MOST_IN_FLOAT = 1 << 53
 #: What numpy allows; a batch's array has one dimension more than a sample's.

@@ -41,6 +41,8 @@ def attributes_of(sample: Any) -> Attributes:
     """What ``sample`` has beyond its items; nothing where that cannot be told from them."""
     if isinstance(sample, deque):
         return Attributes(maxlen=sample.maxlen)
+    if _is_tensordict(type(sample)):
+        return Attributes(batch_size=tuple(sample.batch_size))
     own = getattr(sample, "__dict__", {})
     if own is sample:  # so that its items are attributes
         return Attributes(__dict__=Stand.ITEMS)
@@ -59,9 +61,14 @@ def attributes_of(sample: Any) -> Attributes:
 def _is_home(value: Any, sample: Any) -> bool:
     """Whether ``value`` is what holds the items of ``sample``."""
     if isinstance(sample, Mapping):
-        return type(value) is dict and list(value) == list(sample) and all(value[key] is sample[key] for key in value)
+        same_keys = type(value) is dict and list(value) == list(sample.keys())
+        return same_keys and all(value[key] is sample[key] for key in value)
     same_length = type(value) in (list, tuple) and len(value) == len(sample)
     return same_length and all(one is other for one, other in zip(value, sample, strict=True))
+
+
+def _is_tensordict(kind: type) -> bool:
+    return kind.__module__.partition(".")[0] == "tensordict"
 
 
 def mapping_around(kind: type, items: dict[Any, Any], attributes: Attributes) -> Any:
@@ -69,7 +76,7 @@ def mapping_around(kind: type, items: dict[Any, Any], attributes: Attributes) ->
     for make in (_filled_mapping, _constructed):
         try:
             made = make(kind, items, attributes)
-            if list(made) == list(items) and all(made[key] is part for key, part in items.items()):
+            if list(made.keys()) == list(items) and all(_is_same(made[key], part) for key, part in items.items()):
                 return made
         except Exception:  # noqa: BLE001, S112 - a class of the user's may refuse batches in any way
             continue
@@ -88,8 +95,16 @@ def sequence_around(kind: type, items: list[Any], attributes: Attributes) -> Any
     return items
 
 
+def _is_same(one: Any, other: Any) -> bool:
+    return one is other or (type(other) is list and isinstance(one, list) and one == other)
+
+
 def _constructed(kind: Any, items: Any, attributes: Attributes) -> Any:
-    return kind(items, **attributes) if issubclass(kind, deque) else kind(items)
+    if issubclass(kind, deque):
+        return kind(items, attributes["maxlen"])
+    if _is_tensordict(kind):
+        return kind(items, batch_size=(len(next(iter(items.values()))), *attributes["batch_size"]))
+    return kind(items)
 
 
 def _filled_mapping(kind: type, items: dict[Any, Any], attributes: Attributes) -> Any:

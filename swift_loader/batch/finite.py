@@ -40,7 +40,7 @@ def refuse_what_is_not_finite(sample: Any, index: int) -> None:
 
 def _leaves(value: Any, path: str) -> Iterator[tuple[str, Any]]:
     if is_mapping(value):
-        for key in value:
+        for key in value.keys():  # noqa: SIM118 - some cannot be iterated over
             yield from _leaves(value[key], f"{path}[{key!r}]")
     elif is_sequence(value):
         names = getattr(value, "_fields", None)

@@ -88,9 +88,10 @@ class Branch:
         if self.kind == "dataclass":
             return [getattr(sample, name) for name in self.keys]
         if self.kind in _MAPPINGS:
+            keys = sample.keys()
             # Looked for first: a defaultdict would make up what is missing.
-            if len(sample) != len(self.keys) or not all(map(sample.__contains__, self.keys)):
-                raise Mismatch(self.path, f"the keys {list(self.keys)}", f"the keys {list(sample)}", "keys")
+            if len(keys) != len(self.keys) or not all(map(keys.__contains__, self.keys)):
+                raise Mismatch(self.path, f"the keys {list(self.keys)}", f"the keys {list(keys)}", "keys")
             items = [sample[key] for key in self.keys]
         else:
             if len(sample) != len(self.keys):
@@ -109,7 +110,7 @@ class Branch:
 
     def is_made_by(self, sample: Any) -> bool:
         """Whether ``sample``, of which `parts` are known, would be described by this: its keys come in this order."""
-        if self.kind in _MAPPINGS and tuple(sample) != self.keys:
+        if self.kind in _MAPPINGS and tuple(sample.keys()) != self.keys:
             return False
         return self.kind not in OF_A_TYPE or bool(attributes_of(sample)) == self.has_attributes
 
@@ -143,7 +144,7 @@ def describe(sample: Any, path: str = "sample", *, attributes: bool = False) -> 
         return _branch("tuple", sample, path, tuple(fields), steps, attributes=attributes)
     if isinstance(sample, dict) or (is_mapping(sample) and not _is_dataclass(sample)):
         kind = "dict" if type(sample) in (dict, OrderedDict) else "mapping"
-        keys = tuple(sample)
+        keys = tuple(sample.keys())
         steps = [(sample[key], f"{path}[{key!r}]") for key in keys]
         return _branch(kind, sample, path, keys, steps, attributes=attributes)
     if isinstance(sample, list | tuple) or (is_sequence(sample) and not _is_dataclass(sample)):
@@ -158,7 +159,9 @@ def describe(sample: Any, path: str = "sample", *, attributes: bool = False) -> 
 
 
 def _is_dataclass(sample: Any) -> bool:
-    return dataclasses.is_dataclass(sample) and not isinstance(sample, type)
+    # A tensorclass holds its fields elsewhere.
+    is_known = dataclasses.is_dataclass(sample) and not hasattr(type(sample), "_is_tensorclass")
+    return is_known and not isinstance(sample, type)
 
 
 def _branch(

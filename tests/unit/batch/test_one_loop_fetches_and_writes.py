@@ -145,3 +145,18 @@ def test_what_is_due_is_done_once():
     done = []
     writer.fill(list(map(_plain, range(4))), [0, 1, 2], _watch(due_ns=0, when_due=lambda: done.append(1)))
     assert done == [1]
+
+
+def test_it_begins_only_with_a_sample_whose_keys_come_in_the_layouts_order():
+    def sample(*names):
+        return {name: {"x": 1, "y": 2} for name in names}
+
+    spec = spec_of(sample("a", "b"), 4)
+    memory = np.zeros(spec.nbytes, np.uint8)
+    writer = RowWriter(spec, memory, ragged=False)
+    assert writer.fill([sample("a", "b"), sample("b", "a")], [0, 1], _watch()) == 2
+    assert writer.fill([sample("b", "a"), sample("a", "b")], [0, 1], _watch()) == 0
+    inner = {"a": {"y": 2, "x": 1}, "b": {"x": 1, "y": 2}}
+    assert writer.fill([inner], [0], _watch()) == 0
+    assert not writer.fits(inner)
+    assert writer.fits(sample("a", "b"))

@@ -6,7 +6,8 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from swift_loader.batch.collate import Misfit, RowWriter, spec_of
+from swift_loader.batch.collate import RowWriter, spec_of
+from swift_loader.batch.misfit import Misfit
 from tests.unit.batch.samples import collated, examples, landed, same, written
 
 shapes = st.lists(st.integers(0, 3), max_size=3).map(tuple)
