@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator
 from itertools import islice
 
 from swift_loader.batch.layout import Column
+from swift_loader.batch.promote import promoted
 from swift_loader.testing.building import is_beyond
 from swift_loader.testing.lab import Lab, failures
 from swift_loader.testing.probe import Seen
@@ -98,15 +99,14 @@ def _misfits(lab: Lab, good: list[Seen]) -> Iterator[Finding]:
 
 
 def _difference(one: Column, other: Column) -> tuple[str, str] | None:
-    numbers = {"int64", "float64"}
-    same_kind = one.dtype == other.dtype or (one.shape == other.shape == () and {one.dtype, other.dtype} == numbers)
-    if one.kind != other.kind or not same_kind or one.viewed_as != other.viewed_as:
+    go_together = one.name == other.name or (one.shape == other.shape and promoted(one.name, other.name))
+    if one.kind != other.kind or not go_together:
         return _type_of(one), _type_of(other)
     return None if one.shape == other.shape else (f"shape {one.shape}", str(other.shape))
 
 
 def _type_of(column: Column) -> str:
-    return "text or None" if column.kind == "objects" else f"dtype {column.viewed_as or column.dtype}"
+    return "text or None" if column.kind == "objects" else f"dtype {column.name}"
 
 
 def _what_is_not_finite(lab: Lab, good: list[Seen]) -> Iterator[Finding]:
@@ -135,7 +135,7 @@ def _made_of(lab: Lab, good: list[Seen]) -> Finding:
 
 def _part(path: str, column: Column) -> str:
     name = "" if path == "sample" else name_of(path)
-    what = "text or None" if column.kind == "objects" else f"{column.viewed_as or column.dtype} {_shape(column.shape)}"
+    what = "text or None" if column.kind == "objects" else f"{column.name} {_shape(column.shape)}"
     return f"{name} {what}".strip()
 
 

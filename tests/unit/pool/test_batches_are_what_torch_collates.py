@@ -1,4 +1,4 @@
-"""What `default_collate` of torch batches, the default collate batches: values, dtypes, shapes, containers, keys in order.
+"""What torch's `default_collate` batches, ours batches: the same values, dtypes, shapes, containers and order of keys.
 
 Leaves of all kinds in containers of all kinds, each leaf and each container beside each other, and structures drawn at
 random. Where the two differ on purpose, a table in the page for those who come from torch says so; it is checked here.
