@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections import OrderedDict
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias
 
@@ -24,6 +24,8 @@ from swift_loader.batch.containers import (
 #: Kinds of containers whose parts go by keys, and of those of other types than dict, list and tuple.
 _MAPPINGS = ("dict", "mapping")
 OF_A_TYPE = ("mapping", "sequence")
+#: So many keys are told in words.
+_FEW = 8
 #: What two samples differ in.
 Difference = Literal["type", "keys", "length", "dtype", "shape", "dtype and shape", "size"]
 
@@ -91,7 +93,7 @@ class Branch:
             keys = sample.keys()
             # Looked for first: a defaultdict would make up what is missing.
             if len(keys) != len(self.keys) or not all(map(keys.__contains__, self.keys)):
-                raise Mismatch(self.path, f"the keys {list(self.keys)}", f"the keys {list(keys)}", "keys")
+                raise Mismatch(self.path, _in_words(self.keys, keys), _in_words(keys, self.keys), "keys")
             items = [sample[key] for key in self.keys]
         else:
             if len(sample) != len(self.keys):
@@ -131,6 +133,14 @@ class Branch:
         """The leaves below, in order."""
         for child in self.children:
             yield from child.ends()
+
+
+def _in_words(keys: Collection[Any], others: Collection[Any]) -> str:
+    """Some keys; of many only those that are not among the others."""
+    if len(keys) <= _FEW:
+        return f"the keys {list(keys)}"
+    odd = [key for key in keys if key not in others]
+    return f"{len(keys)} keys" + (f", among them {odd[:_FEW]}" if odd else "")
 
 
 #: One place in the structure.

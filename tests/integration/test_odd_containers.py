@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict, deque
+import threading
+from collections import Counter, UserDict, defaultdict, deque
 
+import numpy as np
 import pytest
 import torch
 
-from swift_loader import DataError
+from swift_loader import DataError, SwiftLoader
 from tests.loaders import started
 from tests.odd_containers import MadeBatch, MakesBatches, Odd, Tokens, as_it_is
 
@@ -59,3 +61,36 @@ def test_without_a_collate_such_a_batch_is_refused_also_where_it_has_as_many_par
 def test_an_array_of_samples_is_batched_row_by_row():
     with started(MakesBatches, {"kind": "array"}, batch_size=4, shuffle=False, worker_per_consumer=0) as loader:
         assert next(iter(loader)).tolist() == [0, 1, 2, 3]
+
+
+@pytest.mark.parametrize("kind", [UserDict, lambda items: deque(items.values())], ids=["UserDict", "deque"])
+def test_what_is_not_finite_is_found_in_every_container(kind):
+    samples = [kind({"x": 0.5, "y": np.array([value, 1.0])}) for value in (0.5, np.nan)]
+    with (
+        SwiftLoader.from_dataset(samples, 2, 1, 0, shuffle=False, check_finite=True) as loader,
+        pytest.raises(DataError, match=r"sample 1, \[('y'|1)\], has 1 of 2 values"),
+    ):
+        next(iter(loader))
+
+
+class Locked(UserDict):
+    """Has something that cannot be sent."""
+
+    def __init__(self, data):
+        super().__init__(data)
+        self.lock = threading.Lock()
+
+
+def test_what_cannot_be_sent_beside_the_items_is_named():
+    class Set:
+        def __len__(self):
+            return 2
+
+        def __getitem__(self, index):
+            return {"a": Locked({"x": 1})}
+
+    with (
+        SwiftLoader.from_dataset(Set(), 2, 1, 0, shuffle=False) as loader,
+        pytest.raises(DataError, match=r"sample 0, \['a'\]\.__dict__\['lock'\], is a lock, which cannot be sent"),
+    ):
+        next(iter(loader))

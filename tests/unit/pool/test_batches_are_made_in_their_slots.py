@@ -189,6 +189,12 @@ PAD, LISTS, RAGGED = "pad_sequence", "make arrays of them", "ragged='list'"
         (None, 1, ("has None", "stands for it"), (RAGGED, "tensor of")),
         ({"a": 1}, {"a": 1, "b": 2}, ("the keys ['a', 'b']", "same keys", "torch's collate leaves out"), (RAGGED,)),
         ({"a": 1}, {"b": 1}, ("the keys ['b']", "same keys"), (RAGGED,)),
+        (
+            dict.fromkeys(range(20), 1),
+            dict.fromkeys(range(21), 1),
+            ("21 keys, among them [20]", "has 20 keys."),
+            ("19",),
+        ),
         ([1], 1, ("same types",), (RAGGED,)),
         (1, [1], ("has a list", "same types"), (RAGGED,)),
         ("a", np.zeros(2), ("same types",), (RAGGED,)),

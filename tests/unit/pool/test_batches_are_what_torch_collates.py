@@ -22,10 +22,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch.utils.data import default_collate
 
+from swift_loader.batch.collate import RowWriter, spec_of
 from swift_loader.batch.misfit import Rounded
 from swift_loader.errors import LayoutError
 from swift_loader.pool.fetch import MakeFailed
-from tests.unit.batch.samples import same
+from tests.unit.batch.samples import same, written
 from tests.unit.pool.making import Listed, Making
 
 PAGE = Path(__file__).resolve().parents[3] / "swift_loader" / "docs" / "coming_from_torch.md"
@@ -295,10 +296,18 @@ def test_attributes_are_those_of_the_first_sample():
     assert ours([defaultdict(list, x=1)] * 2).default_factory is list
     assert ours([deque([1], maxlen=4)] * 2).maxlen == 4
     attributed = ours([Attributed(x=1), Attributed(x=2)])
-    assert attributed.x is attributed["x"]
+    assert vars(attributed) is attributed
     own = OwnList([1, 2])
     own.name = "kept"
     assert ours([own, own]).name == "kept"
+
+
+def test_attributes_of_the_first_sample_alone_are_sent():
+    tokens = [Tokens({"x": i}, encodings=i) for i in range(3)]
+    spec = spec_of(tokens[0], 3)
+    writer = RowWriter(spec, np.zeros(spec.nbytes, np.uint8), ragged=False)
+    _, (attributes,) = written(writer, tokens)
+    assert [one["encodings"] for one in attributes] == [0]
 
 
 def test_samples_are_left_as_they_are():
