@@ -1,232 +1,48 @@
 """What torch's `default_collate` batches, ours batches: the same values, dtypes, shapes, containers and order of keys.
 
 Leaves of all kinds in containers of all kinds, each leaf and each container beside each other, and structures drawn at
-random. Where the two differ on purpose, a table in the page for those who come from torch says so; it is checked here.
+random.
 """
 
 from __future__ import annotations
 
-import array
 import types
-import warnings
-from collections import ChainMap, Counter, OrderedDict, UserDict, UserList, defaultdict, deque
-from collections.abc import Mapping, MutableMapping, Sequence
-from dataclasses import dataclass
-from pathlib import Path
-from typing import Any, NamedTuple
+from collections import ChainMap, OrderedDict, UserDict, UserList, defaultdict, deque
 
 import numpy as np
 import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from torch.utils.data import default_collate
 
 from swift_loader.batch.collate import RowWriter, spec_of
 from swift_loader.batch.misfit import Rounded
-from swift_loader.errors import LayoutError
 from swift_loader.pool.fetch import MakeFailed
 from tests.unit.batch.samples import same, written
 from tests.unit.pool.making import Listed, Making
+from tests.unit.pool.zoo import (
+    CONTAINERS,
+    LEAVES,
+    MAPPINGS,
+    NUMBERS,
+    SCALARS,
+    SEQUENCES,
+    Attributed,
+    Computed,
+    Frozen,
+    Line,
+    Mutable,
+    Own,
+    OwnList,
+    Tokens,
+    assert_alike,
+    is_alike,
+    ours,
+    outcome,
+    theirs,
+)
 
-PAGE = Path(__file__).resolve().parents[3] / "swift_loader" / "docs" / "coming_from_torch.md"
 ROWS = 3
-
-
-class Pair(NamedTuple):
-    left: Any
-    right: Any
-
-
-class Other(NamedTuple):
-    one: Any
-    two: Any
-
-
-class Own(dict):
-    pass
-
-
-class Tokens(UserDict):
-    """As a tokenizer gives them: with something of its own beside the items."""
-
-    def __init__(self, data, encodings=None):
-        super().__init__(data)
-        self.encodings = encodings
-
-
-class Attributed(dict):
-    """Its items are its attributes."""
-
-    def __init__(self, *args, **kwargs):
-        super().__init__(*args, **kwargs)
-        self.__dict__ = self
-
-
-class Frozen(Mapping):
-    def __init__(self, items):
-        self._items = dict(items)
-
-    def __getitem__(self, key):
-        return self._items[key]
-
-    def __iter__(self):
-        return iter(self._items)
-
-    def __len__(self):
-        return len(self._items)
-
-
-class Mutable(Frozen, MutableMapping):
-    """Copied by `copy.copy`, it shares what holds its items."""
-
-    def __setitem__(self, key, value):
-        self._items[key] = value
-
-    def __delitem__(self, key):
-        del self._items[key]
-
-
-class OwnList(list):
-    pass
-
-
-class Line(Sequence):
-    def __init__(self, items):
-        self._items = list(items)
-
-    def __getitem__(self, place):
-        return self._items[place]
-
-    def __len__(self):
-        return len(self._items)
-
-
-class Computed(Line):
-    """Made from something else than its items."""
-
-    def __init__(self, first, *others):
-        super().__init__([first, *others])
-
-
-def _floats(i):
-    return np.random.default_rng(i).standard_normal((2, 3))
-
-
-#: What a leaf may be, for the i-th sample.
-LEAVES = {
-    "int": lambda i: i,
-    "large int": lambda i: (1 << 62) + i,
-    "float": lambda i: i + 0.1,
-    "bool": lambda i: i % 2 == 0,
-    "str": lambda i: f"text {i}",
-    "bytes": lambda i: b"%d" % i,
-    "np.bool": lambda i: np.bool_(i % 2),
-    "np.uint8": np.uint8,
-    "np.int32": lambda i: np.int32(-i),
-    "np.int64": np.int64,
-    "np.uint16": np.uint16,
-    "np.float16": lambda i: np.float16(i / 3),
-    "np.float32": lambda i: np.float32(i / 3),
-    "np.float64": lambda i: np.float64(i / 3),
-    "np.complex64": lambda i: np.complex64(i + 1j),
-    "array of float32": lambda i: _floats(i).astype(np.float32),
-    "array of float64": _floats,
-    "array of int16": lambda i: (_floats(i) * 9).astype(np.int16),
-    "array of bool": lambda i: _floats(i) > 0,
-    "array of complex": lambda i: _floats(i) * (1 + 2j),
-    "array of no dimensions": lambda i: np.array(i / 3, np.float32),
-    "empty array": lambda i: np.zeros((0, 4), np.float32),
-    "transposed array": lambda i: _floats(i).T,
-    "memmap-like array": lambda i: _floats(i).view(np.ndarray),
-    "tensor": lambda i: torch.from_numpy(_floats(i)),
-    "tensor of bfloat16": lambda i: torch.from_numpy(_floats(i)).bfloat16(),
-    "tensor of float8": lambda i: torch.from_numpy(_floats(i)).to(torch.float8_e4m3fn),
-    "tensor of int64": lambda i: torch.arange(i, i + 5),
-    "tensor of bool": lambda i: torch.tensor([i > 1, True]),
-    "scalar tensor": lambda i: torch.tensor(i / 3),
-    "conjugated tensor": lambda i: torch.tensor([1 + 1j * i]).conj(),
-    "expanded tensor": lambda i: torch.tensor(float(i)).expand(2, 2),
-    "empty tensor": lambda i: torch.empty(0, 3),
-}  # fmt: skip
-#: What it may stand in.
-CONTAINERS = {
-    "nothing": lambda leaf: leaf,
-    "dict": lambda leaf: {"x": leaf, 7: 1},
-    "OrderedDict": lambda leaf: OrderedDict(y=1, x=leaf),
-    "defaultdict": lambda leaf: defaultdict(list, x=leaf, a=1),
-    "own dict": lambda leaf: Own(x=leaf),
-    "dict of attributes": lambda leaf: Attributed(x=leaf),
-    "UserDict": lambda leaf: UserDict(x=leaf, y=2),
-    "tokens": lambda leaf: Tokens({"x": leaf}, encodings="kept"),
-    "ChainMap": lambda leaf: ChainMap({"x": leaf}, {"y": 1}),
-    "mappingproxy": lambda leaf: types.MappingProxyType({"x": leaf, "y": 1}),
-    "own mapping": lambda leaf: Frozen({"x": leaf, "y": 1}),
-    "own mutable mapping": lambda leaf: Mutable({"x": leaf, "y": 1}),
-    "list": lambda leaf: [leaf, 1],
-    "tuple": lambda leaf: (1, leaf),
-    "namedtuple": lambda leaf: Pair(leaf, 2),
-    "own list": lambda leaf: OwnList([leaf]),
-    "UserList": lambda leaf: UserList([leaf, 1]),
-    "deque": lambda leaf: deque([leaf, 1]),
-    "deque of a length": lambda leaf: deque([leaf, 1], maxlen=2),
-    "own sequence": lambda leaf: Line([leaf, 1]),
-    "nested": lambda leaf: {"a": [(leaf, {"b": UserDict(c=leaf)}), UserList([Pair(1, (leaf,))])]},
-}
-#: Containers of numbers alone.
-NUMBERS = {
-    "range": lambda i: range(i, i + 3),
-    "bytearray": lambda i: bytearray([i, 5]),
-    "memoryview": lambda i: memoryview(bytes([i, 5])),
-    "array.array": lambda i: array.array("i", [i, 5]),
-    "torch.Size": lambda i: torch.Size([i, 3]),
-    "empty dict": lambda i: {},
-    "empty list": lambda i: [],
-}
-MAPPINGS = [name for name in CONTAINERS if name != "nested" and isinstance(CONTAINERS[name](0), Mapping)]
-SEQUENCES = ["list", "tuple", "namedtuple", "UserList", "deque", "own sequence"]
-SCALARS = [name for name in LEAVES if np.ndim(LEAVES[name](0)) == 0 and name not in ("str", "bytes")]
-
-
-def ours(samples, **settings):
-    return Making(Listed([lambda sample=sample: sample for sample in samples]), len(samples), **settings).batch(0)
-
-
-def theirs(samples):
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        return default_collate(samples)
-
-
-def outcome(collate, samples):
-    try:
-        return collate(samples)
-    except Exception as error:
-        return error
-
-
-def is_alike(one, other):
-    """Whether our batch is torch's, but for what goes for all: a tuple stays one, and texts come as a list."""
-    if isinstance(other, torch.Tensor):
-        return isinstance(one, torch.Tensor) and same(one, other)
-    if isinstance(one, list | tuple) and isinstance(other, list | tuple) and _is_text(other):
-        return list(one) == list(other)
-    if type(one) is tuple or isinstance(one, torch.Size):
-        one = list(one)
-    if type(one) is not type(other):
-        return False
-    if isinstance(other, Mapping):
-        return list(one) == list(other) and all(is_alike(one[key], other[key]) for key in other)
-    return len(one) == len(other) and all(map(is_alike, one, other))
-
-
-def _is_text(values):
-    return bool(values) and all(isinstance(value, str | bytes) for value in values)
-
-
-def assert_alike(samples):
-    one, other = ours(samples), theirs(samples)
-    assert is_alike(one, other), f"{samples!r}: {one!r} is not {other!r}"
 
 
 def test_the_zoo_is_large():
@@ -397,77 +213,3 @@ def test_structures_drawn_at_random_whatever_was_batched_before(shapes, random, 
     for step, samples in enumerate(batches):
         one, other = making.batch(step), theirs(samples)
         assert is_alike(one, other), f"{samples!r}: {one!r} is not {other!r}"
-
-
-# What differs on purpose: the rows of the page's table, each with samples, torch's outcome and ours.
-
-
-@dataclass
-class Record:
-    x: Any
-
-
-class Image(torch.Tensor):
-    pass
-
-
-CASES = {
-    "a tuple": lambda: [(1, 2)] * 2,
-    "texts in a list": lambda: [["a"]] * 2,
-    "a dataclass": lambda: [Record(1)] * 2,
-    "`None`": lambda: [None] * 2,
-    "dates, records, arrays of text or objects": lambda: [np.array(["a"])] * 2,
-    "an array with negative strides": lambda: [np.arange(3)[::-1]] * 2,
-    "a Python `complex`": lambda: [1j] * 2,
-    "an `int`, then a `float`": lambda: [1, 0.1],
-    "a numpy scalar of float32, then a Python `float`": lambda: [np.float32(1), 0.1],
-    "a `float`, then a complex number": lambda: [0.5, np.complex64(1j)],
-    "a tensor, then a number": lambda: [torch.tensor(1.0), 2],
-    "floats, and an integer that they cannot hold, such as `2**53 + 1`": lambda: [0.5, 2**53 + 1],
-    "a text, then a number": lambda: ["a", 1],
-    "a key more than the first sample has": lambda: [{"a": 1}, {"a": 1, "b": 2}],
-    "a namedtuple, then one with other fields": lambda: [Pair(1, 2), Other(1, 2)],
-    "a namedtuple, then a longer tuple": lambda: [Pair(1, 2), (1, 2, 3)],
-    "`Counter(a=1)`, then `Counter(a=5)`": lambda: [Counter(a=1), Counter(a=5)],
-    "a tensor that requires a gradient": lambda: [torch.ones(1, requires_grad=True)] * 2,
-    "a subclass of `Tensor`": lambda: [torch.ones(1).as_subclass(Image)] * 2,
-    "`np.ma.MaskedArray`": lambda: [np.ma.array([1, 2], mask=[0, 1])] * 2,
-    "a quantized tensor": lambda: [torch.quantize_per_tensor(torch.ones(2), 0.1, 0, torch.qint8)] * 2,
-    "complex32 and other dtypes that numpy lacks, but for bfloat16 and float8": lambda: (
-        [torch.ones(2).to(torch.complex32)] * 2
-    ),
-}
-
-
-def _shown(result):
-    if isinstance(result, Exception):
-        return "an error"
-    if isinstance(result, torch.Tensor):
-        kind = "" if type(result) is torch.Tensor else f", {type(result).__name__}"
-        return str(result.dtype).removeprefix("torch.") + kind + (", with a gradient" if result.requires_grad else "")
-    if isinstance(result, Counter):
-        return f"`a` is {result['a'].tolist()}"
-    if type(result) is list and result and type(result[0]) in (list, tuple):
-        return f"a list of {type(result[0]).__name__}s"
-    return f"a {type(result).__name__}"
-
-
-def _told():
-    """The page's rows: what is batched, what torch makes of it, what is made of it here."""
-    rows = [line.strip("| ").split(" | ") for line in PAGE.read_text().splitlines() if line.startswith("| ")]
-    return {row[0]: (row[1], row[2]) for row in rows if len(row) == 4}
-
-
-@pytest.mark.parametrize("name", CASES)
-@pytest.mark.filterwarnings("ignore::UserWarning", "ignore::DeprecationWarning")  # torch, of what is new in it or old
-def test_what_differs_on_purpose_is_told_in_the_page(name):
-    samples = CASES[name]()
-    torchs, own = outcome(theirs, samples), outcome(ours, samples)
-    assert (_shown(torchs), _shown(own)) == _told()[name]
-    assert not isinstance(own, Exception) or isinstance(own, MakeFailed)
-    if isinstance(own, MakeFailed):
-        assert isinstance(own.report.exception(), LayoutError)
-
-
-def test_the_pages_table_tells_of_nothing_else():
-    assert _told().keys() - {"samples"} == CASES.keys()
