@@ -15,13 +15,13 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
-from swift_loader.batch.containers import Attributes
+from swift_loader.batch.containers import attributes_of
 from swift_loader.batch.layout import BatchSpec, Column, lay_out
 from swift_loader.batch.misfit import Misfit, Rounded, Unbatchable, difference, phrase, too_large
 from swift_loader.batch.promote import Inexact, cast, promoted
 from swift_loader.batch.rowcode import Ways, row_functions
 from swift_loader.batch.spare import Spare
-from swift_loader.batch.tree import Mismatch, describe
+from swift_loader.batch.tree import Beyond, Leaf, Mismatch, describe
 
 if TYPE_CHECKING:
     import numpy.typing as npt
@@ -48,7 +48,8 @@ def spec_of(sample: Any, capacity: int) -> BatchSpec:
     except RecursionError:
         raise Unbatchable("sample", f"{type(sample).__name__} that holds itself, or is nested too deeply") from None
     ends = zip(structure.ends(), structure.leaves(sample), strict=True)
-    return lay_out(structure, tuple(_column_of(leaf, end.path) for end, leaf in ends), capacity)
+    columns = (_OBJECTS if type(end) is Beyond else _column_of(leaf, end.path) for end, leaf in ends)
+    return lay_out(structure, tuple(columns), capacity)
 
 
 def column_views(spec: BatchSpec, memory: Bytes) -> list[Array | None]:
@@ -71,11 +72,12 @@ class RowWriter:
         self._views = list(self._plain_views)
         self._apart: dict[int, Array] = {}
         """Columns that have turned into another dtype, in memory of their own."""
-        self._paths = [end.path for end in spec.structure.ends()]
+        self._ends = tuple(spec.structure.ends())
+        self._paths = [end.path for end in self._ends]
         self._objects: list[list[Any]] = [[] for _ in spec.columns]
         self._plain_writes = [self._write_for(position) for position in range(len(spec.columns))]
         self._writes = list(self._plain_writes)
-        fits = [partial(_fixes, column, path) for column, path in zip(spec.columns, self._paths, strict=True)]
+        fits = [partial(_fixes, column, end) for column, end in zip(spec.columns, self._ends, strict=True)]
         ways = Ways(self._write_slowly, self._plain_writes, fits)
         # The bits of what numpy lacks must come from such tensors: integers like them are something else.
         views = zip(spec.columns, self._plain_views, strict=True)
@@ -149,6 +151,8 @@ class RowWriter:
 
     def _write_for(self, position: int) -> Write:
         column, view, path = self._spec.columns[position], self._views[position], self._paths[position]
+        if type(self._ends[position]) is Beyond:
+            return _attributes_write(self._objects[position])
         if view is None:
             return _object_write(self._objects[position], path)
         if column.shape == () and column.dtype in ("int64", "float64") and not column.viewed_as:
@@ -242,10 +246,16 @@ class RowWriter:
         return array.copy() if self._spare is None or self._spare.place_of(array) is None else array
 
 
+def _attributes_write(values: list[Any]) -> Write:
+    def write(row: int, container: Any) -> None:
+        if not row:  # the first sample's are the batch's
+            values.append(attributes_of(container))
+
+    return write
+
+
 def _object_write(values: list[Any], path: str) -> Write:
     def write(row: int, leaf: Any) -> None:
-        if row and type(leaf) is Attributes:  # those of the first sample's containers are the batch's
-            return
         try:
             column = _column_of(leaf, path)
         except Unbatchable as error:
@@ -258,9 +268,9 @@ def _object_write(values: list[Any], path: str) -> Write:
     return write
 
 
-def _fixes(column: Column, path: str, leaf: Any) -> bool:
+def _fixes(column: Column, end: Leaf, leaf: Any) -> bool:
     try:
-        return _column_of(leaf, path) == column
+        return type(end) is Beyond or _column_of(leaf, end.path) == column
     except Unbatchable:
         return False
 
@@ -296,7 +306,7 @@ def _column_of(leaf: Any, path: str) -> Column:
         return _INT
     if kind is float:
         return _FLOAT
-    if leaf is None or isinstance(leaf, str | bytes | Attributes):
+    if leaf is None or isinstance(leaf, str | bytes):
         return _OBJECTS
     if isinstance(leaf, np.ndarray | np.generic):
         return _numpy_column(leaf, path)

@@ -59,10 +59,15 @@ class Leaf:
 
 
 @dataclass(frozen=True, slots=True)
+class Beyond(Leaf):
+    """What a container has beyond its items. `leaves` gives the container: only the first sample's is looked at."""
+
+
+@dataclass(frozen=True, slots=True)
 class Branch:
     """A container. ``keys`` are a mapping's keys, a dataclass's fields or a sequence's positions.
 
-    One of a type of its own ("mapping", "sequence") that has attributes has one child more, the first: a leaf of them.
+    One of a type of its own ("mapping", "sequence") that has attributes has one child more, the first: a `Beyond`.
     """
 
     kind: str
@@ -99,7 +104,7 @@ class Branch:
             if len(sample) != len(self.keys):
                 raise Mismatch(self.path, f"{len(self.keys)} items", f"{len(sample)} items", "length")
             items = list(sample)
-        return [attributes_of(sample), *items] if self.has_attributes else items
+        return [sample, *items] if self.has_attributes else items
 
     def parts_if_same(self, sample: Any) -> list[Any] | None:
         """As `parts`, of a sample of this very type; None for all others."""
@@ -179,7 +184,7 @@ def _branch(
 ) -> Branch:
     children = tuple(describe(part, at, attributes=attributes) for part, at in steps)
     if attributes and kind in OF_A_TYPE and attributes_of(sample):
-        children = (Leaf(f"{path}.__dict__"), *children)
+        children = (Beyond(f"{path}.__dict__"), *children)
     return Branch(kind, type(sample), keys, children, path)
 
 
