@@ -25,7 +25,7 @@ from swift_loader.batch.layout import Column
 from swift_loader.batch.misfit import Unbatchable
 from swift_loader.errors import ConfigError, DataError, FailureReport
 from swift_loader.pool.recipe import checked_length
-from swift_loader.pool.whole import whole_batches_of
+from swift_loader.pool.whole import drawn, samples_of, whole_batches_of
 from swift_loader.testing.subject import Source
 
 _PAGE = os.sysconf("SC_PAGE_SIZE")
@@ -135,7 +135,13 @@ class Probe:
         return seen
 
     def _sample(self, index: int) -> Any:
-        return self._dataset[index] if self._fetch_all is None else next(iter(self._fetch_all([index])))
+        if self._fetch_all is None:
+            return self._dataset[index]
+        try:
+            (sample,) = samples_of(drawn(self._fetch_all([index])), 1)
+        except DataError:  # a batch that it has made itself, which is for a collate_fn
+            return self._dataset[index]
+        return sample
 
 
 def as_they_are(samples: list[Seen]) -> list[Seen]:

@@ -88,6 +88,10 @@ def _misfits(lab: Lab, good: list[Seen]) -> Iterator[Finding]:
             if (words := _difference(column, one.columns[path])) is None:
                 continue
             where = f"{name_of(path)} has {words[0]} in sample {first.index} and {words[1]} in sample {one.index}"
+            if together := _promoted(column, one.columns[path]):
+                remedy = f"a batch of both is {together} and one of samples alike is not: make it the same"
+                yield Finding(NAME, "advice", where, remedy)
+                break
             is_shape = words[0].startswith("shape")
             if is_shape and lab.subject.config.ragged == "list":
                 break
@@ -99,10 +103,16 @@ def _misfits(lab: Lab, good: list[Seen]) -> Iterator[Finding]:
 
 
 def _difference(one: Column, other: Column) -> tuple[str, str] | None:
-    go_together = one.name == other.name or (one.shape == other.shape and promoted(one.name, other.name))
-    if one.kind != other.kind or not go_together:
+    numbers = {"int64", "float64"}  # Python's, which nobody writes alike
+    same_kind = one.name == other.name or (one.shape == other.shape == () and {one.name, other.name} == numbers)
+    if one.kind != other.kind or not same_kind:
         return _type_of(one), _type_of(other)
     return None if one.shape == other.shape else (f"shape {one.shape}", str(other.shape))
+
+
+def _promoted(one: Column, other: Column) -> str | None:
+    """What a batch of both is, if they differ in dtype alone and go together."""
+    return promoted(one.name, other.name) if one.name != other.name and one.shape == other.shape else None
 
 
 def _type_of(column: Column) -> str:
