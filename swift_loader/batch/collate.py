@@ -10,15 +10,19 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable
 from functools import partial
+from math import prod
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
+from swift_loader.batch.containers import attributes_of
 from swift_loader.batch.layout import BatchSpec, Column, lay_out
+from swift_loader.batch.misfit import Misfit, Rounded, Unbatchable, difference, phrase, too_large
+from swift_loader.batch.promote import Inexact, cast, promoted
 from swift_loader.batch.rowcode import Ways, row_functions
 from swift_loader.batch.spare import Spare
-from swift_loader.batch.tensors import as_array, stored_as
-from swift_loader.batch.tree import Mismatch, describe
+from swift_loader.batch.tensors import BITS_OF, as_array, stored_as
+from swift_loader.batch.tree import Beyond, Leaf, Mismatch, describe
 
 if TYPE_CHECKING:
     import numpy.typing as npt
@@ -28,27 +32,15 @@ if TYPE_CHECKING:
     Write: TypeAlias = Callable[[int, Any], None]
 
 
-class Misfit(Exception):
-    """A leaf does not fit the layout that the first sample of its batch fixed."""
-
-    def __init__(self, path: str, row: int, found: str, expected: str) -> None:
-        super().__init__(path, row, found, expected)
-        self.path, self.row, self.found, self.expected = path, row, found, expected
-
-
-class Unbatchable(Exception):
-    """A leaf of a type that the default collate does not know."""
-
-    def __init__(self, path: str, found: str) -> None:
-        super().__init__(path, found)
-        self.path, self.found = path, found
-
-
 def spec_of(sample: Any, capacity: int) -> BatchSpec:
     """The layout that ``sample`` fixes for a batch of ``capacity`` rows."""
-    structure = describe(sample)
+    try:
+        structure = describe(sample, attributes=True)
+    except RecursionError:
+        raise Unbatchable("sample", f"{type(sample).__name__} that holds itself, or is nested too deeply") from None
     ends = zip(structure.ends(), structure.leaves(sample), strict=True)
-    return lay_out(structure, tuple(_column_of(leaf, end.path) for end, leaf in ends), capacity)
+    columns = (_OBJECTS if type(end) is Beyond else _column_of(leaf, end.path) for end, leaf in ends)
+    return lay_out(structure, tuple(columns), capacity)
 
 
 def column_views(spec: BatchSpec, memory: Bytes) -> list[Array | None]:
@@ -66,14 +58,19 @@ class RowWriter:
         self._plain_spec = self._spec = spec
         self._ragged = ragged
         self._spare: Spare | None = None
-        self._views = column_views(spec, memory)
-        self._paths = [end.path for end in spec.structure.ends()]
+        self._memory = memory
+        self._plain_views = column_views(spec, memory)
+        self._views = list(self._plain_views)
+        self._apart: dict[int, Array] = {}
+        """Columns that have turned into another dtype, in memory of their own."""
+        self._ends = tuple(spec.structure.ends())
+        self._paths = [end.path for end in self._ends]
         self._objects: list[list[Any]] = [[] for _ in spec.columns]
         self._plain_writes = [self._write_for(position) for position in range(len(spec.columns))]
         self._writes = list(self._plain_writes)
-        fits = [partial(_fixes, column, path) for column, path in zip(spec.columns, self._paths, strict=True)]
+        fits = [partial(_fixes, column, end) for column, end in zip(spec.columns, self._ends, strict=True)]
         ways = Ways(self._write_slowly, self._plain_writes, fits)
-        functions = row_functions(spec.structure, spec.columns, self._views, ways)
+        functions = row_functions(spec.structure, spec.columns, self._plain_views, ways)
         self._write_plainly, self.fits, self.fill = functions.write, functions.fits, functions.fill
         """``fits``: whether a sample, as the first of a batch, fixes this very layout. For ``fill`` see there."""
         self.write = self._write_plainly
@@ -87,6 +84,7 @@ class RowWriter:
         self._spare = spare
         if self._spec is not self._plain_spec:
             self._spec = self._plain_spec
+            self._views, self._apart = list(self._plain_views), {}
             self._writes = list(self._plain_writes)
             self.write = self._write_plainly
         for values in self._objects:
@@ -94,7 +92,7 @@ class RowWriter:
 
     def leaves(self, count: int) -> list[Any]:
         """The columns' first ``count`` rows."""
-        return [view[:count] for view in self._views if view is not None]
+        return [view[:count] for view in self._plain_views if view is not None]
 
     def rows(self, count: int) -> Any:
         """The first ``count`` rows as arrays in the sample's structure, for a dataset that writes them itself."""
@@ -102,27 +100,56 @@ class RowWriter:
 
     def finish(self) -> tuple[BatchSpec, list[list[Any]]]:
         """The layout as this batch left it, and its columns of objects."""
+        if self._apart:
+            self._settle()
         columns = zip(self._spec.columns, self._objects, strict=True)
         return self._spec, [values for column, values in columns if column.kind == "objects"]
+
+    @property
+    def is_apart(self) -> bool:
+        """Whether some of a finished batch has its place behind what was there, which `lay` puts it to."""
+        return bool(self._apart)
+
+    def lay(self, memory: Bytes) -> None:
+        """Puts what is apart into the slot, which has room for the layout that `finish` gave."""
+        for position, array in self._apart.items():
+            np.ndarray(array.shape, array.dtype, memory, self._spec.offsets[position])[...] = array
+
+    def _settle(self) -> None:
+        """Columns of another dtype go where they were, or behind all others if they have become wider."""
+        columns = zip(self._plain_spec.columns, self._spec.columns, strict=True)
+        wider = [at for at, (plain, turned) in enumerate(columns) if turned.row_nbytes > plain.row_nbytes]
+        turned, self._apart = self._apart, {at: self._apart[at] for at in wider}
+        for position in turned.keys() - self._apart.keys():
+            array = turned[position]
+            np.ndarray(array.shape, array.dtype, self._memory, self._spec.offsets[position])[...] = array
+        self._spec = self._spec.with_room(wider, self.end)
+
+    @property
+    def end(self) -> int:
+        """The bytes from here on are not written to before `lay`."""
+        return self._plain_spec.nbytes if self._spare is None else self._spare.end
 
     def _write_slowly(self, row: int, sample: Any) -> None:
         try:
             for write, leaf in zip(self._writes, self._plain_spec.structure.leaves(sample), strict=True):
                 write(row, leaf)
         except Mismatch as error:
-            raise Misfit(error.path, row, error.found, error.expected) from None
+            raise Misfit(error.path, row, error.found, error.expected, error.differs_in) from None
 
     def _write_for(self, position: int) -> Write:
-        column, view, path = self._plain_spec.columns[position], self._views[position], self._paths[position]
+        column, view, path = self._spec.columns[position], self._views[position], self._paths[position]
+        if type(self._ends[position]) is Beyond:
+            return _attributes_write(self._objects[position])
         if view is None:
-            return _object_write(self._objects[position].append, path)
+            return _object_write(self._objects[position], path)
         if column.shape == () and column.dtype in ("int64", "float64") and not column.viewed_as:
             return self._number_write(position, view)
         return self._array_write(position, view)
 
     def _array_write(self, position: int, view: Array) -> Write:
         column, path = self._spec.columns[position], self._paths[position]
-        dtype, shape, expected = view.dtype, column.shape, _phrase(column, None)
+        dtype, shape, expected = view.dtype, column.shape, phrase(column, None)
         ndarray = None if column.viewed_as else np.ndarray
 
         def write(row: int, leaf: Any) -> None:
@@ -132,52 +159,57 @@ class RowWriter:
             found = _column_in_row(leaf, path, row, expected)
             if found == column:
                 view[row] = as_array(leaf)
-            elif self._ragged and (found.dtype, found.viewed_as) == (column.dtype, column.viewed_as):
+            elif self._ragged and found.kind == "array" and found.shape != shape and found.name == column.name:
                 self._turn_ragged(position, row)
                 self._writes[position](row, leaf)
+            elif found.kind == "array" and found.shape == shape and (name := promoted(column.name, found.name)):
+                self._write_promoted(position, row, leaf, found, _column_named(name, shape))
             else:
-                raise Misfit(path, row, _phrase(found, leaf), expected)
+                raise Misfit(path, row, phrase(found, leaf), expected, difference(found, column))
 
         return write
 
     def _number_write(self, position: int, view: Array) -> Write:
-        """For a Python int or float. A float among ints makes the batch's column floats, as torch's collate does."""
+        """For a Python int or float."""
         general = self._array_write(position, view)
-        exact: tuple[type, ...] = (int,) if view.dtype == np.int64 else (float, int)
+        exact = int if view.dtype == np.int64 else float
         path = self._paths[position]
 
         def write(row: int, leaf: Any) -> None:
             try:
-                if type(leaf) in exact:
+                if type(leaf) is exact or (type(leaf) is int and -_MOST_IN_FLOAT <= leaf <= _MOST_IN_FLOAT):
                     view[row] = leaf
-                elif type(leaf) is float:
-                    self._turn_float(position, row)
-                    self._writes[position](row, leaf)
                 else:
                     general(row, leaf)
-            except OverflowError:  # not its digits: there may be a million of them
-                raise Misfit(path, row, f"an integer of {leaf.bit_length()} bits", "a number of 64 bits") from None
+            except OverflowError:
+                raise too_large(leaf, path, row) from None
 
         return write
 
-    def _turn_float(self, position: int, row: int) -> None:
-        view = self._views[position]
-        assert view is not None
-        floats = view.view(np.float64)  # as wide as int64: the rows stay where they are
-        floats[:row] = view[:row].copy()
-        self._spec = self._spec.with_column(position, Column("array", "float64", row_nbytes=8))
-        self._writes[position] = self._number_write(position, floats)
-        self.write = self._write_slowly
+    def _write_promoted(self, position: int, row: int, leaf: Any, found: Column, wanted: Column) -> None:
+        """Writes a leaf of another dtype. The batch's column turns into one that holds both, if it is none yet."""
+        column, path = self._spec.columns[position], self._paths[position]
+        try:
+            value = np.asarray(as_array(leaf), found.dtype)
+        except OverflowError:
+            raise too_large(leaf, path, row) from None
+        if wanted != column:
+            written = self._view(position)[:row]
+            turned = np.empty((self._spec.capacity, *wanted.shape), wanted.dtype)
+            turned[:row] = _cast(written, column, wanted, (path, 0))
+            self._views[position] = self._apart[position] = turned
+            self._spec = self._spec.with_column(position, wanted)
+            self._writes[position] = self._write_for(position)
+            self.write = self._write_slowly
+        self._view(position)[row] = _cast(value[None], found, wanted, (path, row))[0]
 
     def _turn_ragged(self, position: int, row: int) -> None:
-        view, column = self._views[position], self._spec.columns[position]
-        assert view is not None
-        written = view[:row].view(column.dtype)  # ints may have turned into floats
-        values = self._objects[position]
-        values.extend(np.array(value) for value in written)
+        column, values = self._spec.columns[position], self._objects[position]
+        values.extend(np.array(value) for value in self._view(position)[:row])
+        self._apart.pop(position, None)
         listed = Column("objects", column.dtype, (), column.viewed_as)
         self._spec = self._spec.with_column(position, listed)
-        path, expected = self._paths[position], f"dtype {column.viewed_as or column.dtype}"
+        path, expected = self._paths[position], f"dtype {column.name}"
         ndarray, dtype = None if column.viewed_as else np.ndarray, np.dtype(column.dtype)
 
         def write(row: int, leaf: Any) -> None:
@@ -185,31 +217,48 @@ class RowWriter:
                 values.append(self._own(leaf))
                 return
             found = _column_in_row(leaf, path, row, expected)
-            if (found.kind, found.dtype, found.viewed_as) != ("array", column.dtype, column.viewed_as):
-                raise Misfit(path, row, _phrase(found, leaf), expected)
+            if (found.kind, found.name) != ("array", column.name):
+                raise Misfit(path, row, phrase(found, leaf), expected, difference(found, column))
             values.append(self._own(np.asarray(as_array(leaf), column.dtype)))
 
         self._writes[position] = write
         self.write = self._write_slowly
+
+    def _view(self, position: int) -> Array:
+        view = self._views[position]
+        assert view is not None
+        return view
 
     def _own(self, array: Array) -> Array:
         """The array, or a copy of it where its memory may be the dataset's own, filled anew for the next sample."""
         return array.copy() if self._spare is None or self._spare.place_of(array) is None else array
 
 
-def _object_write(append: Callable[[Any], None], path: str) -> Write:
-    def write(row: int, leaf: Any) -> None:
-        if (column := _column_in_row(leaf, path, row, _OBJECT_LEAVES)).kind != "objects":
-            raise Misfit(path, row, _phrase(column, leaf), _OBJECT_LEAVES)
-        # An array's memory, or a record's, may be the dataset's own, filled anew for the next sample.
-        append(leaf.copy() if isinstance(leaf, np.ndarray | np.void) else leaf)
+def _attributes_write(values: list[Any]) -> Write:
+    def write(row: int, container: Any) -> None:
+        if not row:  # the first sample's are the batch's
+            values.append(attributes_of(container))
 
     return write
 
 
-def _fixes(column: Column, path: str, leaf: Any) -> bool:
+def _object_write(values: list[Any], path: str) -> Write:
+    def write(row: int, leaf: Any) -> None:
+        try:
+            column = _column_of(leaf, path)
+        except Unbatchable as error:
+            raise Misfit(path, row, f"a {error.found}", phrase(_OBJECTS, values[0])) from None
+        if column.kind != "objects":
+            raise Misfit(path, row, phrase(column, leaf), phrase(_OBJECTS, values[0]))
+        # An array's memory, or a record's, may be the dataset's own, filled anew for the next sample.
+        values.append(leaf.copy() if isinstance(leaf, np.ndarray | np.void) else leaf)
+
+    return write
+
+
+def _fixes(column: Column, end: Leaf, leaf: Any) -> bool:
     try:
-        return _column_of(leaf, path) == column
+        return type(end) is Beyond or _column_of(leaf, end.path) == column
     except Unbatchable:
         return False
 
@@ -225,7 +274,8 @@ _OTHER_NUMBERS = (
     (float, _FLOAT),
     (complex, Column("array", "complex128", row_nbytes=16)),
 )
-_OBJECT_LEAVES = "str, bytes or None"
+#: Up to this integer a float of 64 bits holds each.
+_MOST_IN_FLOAT = 1 << 53
 #: What numpy allows; a batch's array has one dimension more than a sample's.
 _MAX_DIMENSIONS = 64 if np.lib.NumpyVersion(np.__version__) >= "2.0.0" else 32
 
@@ -254,12 +304,14 @@ def _column_of(leaf: Any, path: str) -> Column:
     torch = sys.modules.get("torch")  # never imported for this: a tensor can only be here if torch is
     if torch is not None and isinstance(leaf, torch.Tensor):
         return _tensor_column(leaf, path)
+    if kind.__module__.startswith("PIL."):
+        raise Unbatchable(path, f"PIL {kind.__name__}", "np.asarray(image) in the dataset makes an array of it")
     raise Unbatchable(path, kind.__name__)
 
 
 def _numpy_column(leaf: Any, path: str) -> Column:
     if isinstance(leaf, np.ma.MaskedArray):
-        raise Unbatchable(path, "MaskedArray, whose mask would be lost")
+        raise Unbatchable(path, "MaskedArray, whose mask would be lost", "Give its data and its mask as two leaves")
     dtype = leaf.dtype
     if dtype.kind not in "biufc" or dtype.char in "gG":  # torch has no place for text, dates, records, long doubles
         return _OBJECTS
@@ -286,7 +338,9 @@ def _tensor_column(leaf: Any, path: str) -> Column:
     if leaf.device.type != "cpu":
         raise Unbatchable(path, f"tensor on {leaf.device}: batches are made in the host's memory")
     if leaf.layout is not torch.strided or leaf.is_quantized or leaf.is_nested:
-        raise Unbatchable(path, f"{leaf.layout} tensor of {name or stored}")
+        remedy = "dequantize()" if leaf.is_quantized else "to_dense()" if not leaf.is_nested else "unbind()"
+        found = f"{leaf.layout} tensor of {name or stored}"
+        raise Unbatchable(path, found, f"Convert it in the dataset (its {remedy})")
     _refuse_many_dimensions(leaf, path)
     if type(leaf) is not torch.Tensor:
         _refuse_without_bytes(leaf, path)
@@ -295,7 +349,16 @@ def _tensor_column(leaf: Any, path: str) -> Column:
     return Column("array", stored, tuple(leaf.shape), name, leaf.numel() * leaf.element_size())
 
 
-def _phrase(column: Column, leaf: Any) -> str:
-    if column.kind == "objects":
-        return f"a {type(leaf).__name__}"
-    return f"shape {column.shape} of {column.viewed_as or column.dtype}"
+def _column_named(name: str, shape: tuple[int, ...]) -> Column:
+    """The column of numbers of torch's dtype ``name``."""
+    bits = BITS_OF.get(name)
+    dtype = np.dtype(bits or name)
+    return Column("array", dtype.name, shape, name if bits else "", dtype.itemsize * prod(shape))
+
+
+def _cast(array: Array, column: Column, wanted: Column, place: tuple[str, int]) -> Any:
+    """See `cast`. ``place``: the path, and the row that the first one is."""
+    try:
+        return cast(array, column.name, wanted.name)
+    except Inexact as error:
+        raise Rounded(place[0], place[1] + error.row, error.value, error.dtype) from None

@@ -14,8 +14,11 @@ from typing import Any
 
 import numpy as np
 
+from swift_loader.batch.containers import is_mapping, is_sequence
 from swift_loader.errors import DataError
 
+#: Sequences without floats, which may be long.
+_INTEGERS = (bytearray, range)
 #: Narrower floats of torch's lack the comparisons that `isfinite` is made of.
 _NARROW_NBYTES = 1
 #: A bfloat16 is not finite where all of these bits are set.
@@ -38,10 +41,10 @@ def refuse_what_is_not_finite(sample: Any, index: int) -> None:
 
 
 def _leaves(value: Any, path: str) -> Iterator[tuple[str, Any]]:
-    if isinstance(value, dict):
-        for key, part in value.items():
-            yield from _leaves(part, f"{path}[{key!r}]")
-    elif isinstance(value, list | tuple):
+    if is_mapping(value):
+        for key in value.keys():  # noqa: SIM118 - some cannot be iterated over
+            yield from _leaves(value[key], f"{path}[{key!r}]")
+    elif is_sequence(value) and not isinstance(value, _INTEGERS):
         names = getattr(value, "_fields", None)
         for position, part in enumerate(value):
             yield from _leaves(part, f"{path}.{names[position]}" if names else f"{path}[{position}]")

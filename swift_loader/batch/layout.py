@@ -8,9 +8,12 @@ Everything that the landing side must know to rebuild a batch, apart from how ma
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 from swift_loader.batch.tree import Leaf, Node
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
 
 #: Columns begin at multiples of this: a cache line, and enough for any vector load.
 ALIGNMENT = 64
@@ -31,6 +34,11 @@ class Column:
     viewed_as: str = ""
     """torch's name of the dtype, where numpy has none for it (bfloat16) and its bits are stored as integers."""
     row_nbytes: int = 0
+
+    @property
+    def name(self) -> str:
+        """The dtype as torch calls it."""
+        return self.viewed_as or self.dtype
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,6 +64,14 @@ class BatchSpec:
         """The same places with one column read otherwise, for a batch whose later samples asked for it."""
         columns = (*self.columns[:position], column, *self.columns[position + 1 :])
         return replace(self, columns=columns, object_count=_count_objects(columns))
+
+    def with_room(self, positions: Iterable[int], end: int) -> BatchSpec:
+        """These columns from ``end`` on instead of where they were, and all others where they are."""
+        offsets = list(self.offsets)
+        for position in positions:
+            offsets[position] = end
+            end = aligned(end + self.columns[position].row_nbytes * self.capacity)
+        return replace(self, offsets=tuple(offsets), nbytes=max(end, self.nbytes))
 
 
 def lay_out(structure: Node, columns: tuple[Column, ...], capacity: int) -> BatchSpec:

@@ -20,7 +20,7 @@ import numpy as np
 
 from swift_loader.batch.layout import Column
 from swift_loader.batch.tensors import as_array, dtype_of, mover
-from swift_loader.batch.tree import Branch, Leaf, Node
+from swift_loader.batch.tree import OF_A_TYPE, Branch, Leaf, Node
 
 if TYPE_CHECKING:
     Write: TypeAlias = Callable[[int, Any], None]
@@ -207,6 +207,8 @@ class _Source:
             self._names.update(Tensor=sys.modules["torch"].Tensor, as_array=as_array)
         self._with_tensors = with_tensors
         self._lines: list[str] = []
+        self._of_first: list[str] = []
+        """What else must hold for a batch's first sample, which fixes the order of keys."""
         self._leaves: list[tuple[str, _Plain]] = []
         """For each column: the leaf's variable, and how it is stored."""
         self._count = 0
@@ -217,6 +219,12 @@ class _Source:
             position = len(self._leaves)
             self._leaves.append((value, self._plain(value, position, self._columns[position])))
             return
+        is_plain = node.kind not in OF_A_TYPE
+        if not is_plain or (node.kind == "dict" and len(node.keys) > 1):
+            self._of_first.append(f"{self._name('is_made_by', node.is_made_by)}({value})")
+        if not is_plain:
+            self._have_taken_apart(node, value)
+            return
         kind = self._name("type", node.type)
         sized = "" if node.kind == "dataclass" else f" or len({value}) != {len(node.keys)}"
         self._lines.append(f"if type({value}) is not {kind}{sized}: return OTHER")
@@ -225,6 +233,15 @@ class _Source:
             self._lines.append(f"if not all(map({value}.__contains__, {keys})): return OTHER")
         parts = [self._name("part", None) for _ in node.keys]
         self._lines += self._unpacking(node, value, parts)
+        for child, part in zip(node.children, parts, strict=True):
+            self.take_apart(child, part)
+
+    def _have_taken_apart(self, node: Branch, value: str) -> None:
+        found, take = self._name("found", None), self._name("take", node.parts_if_same)
+        self._lines += [f"{found} = {take}({value})", f"if {found} is None: return OTHER"]
+        parts = [self._name("part", None) for _ in node.children]
+        if parts:
+            self._lines.append(f"{', '.join(parts)}, = {found}")
         for child, part in zip(node.children, parts, strict=True):
             self.take_apart(child, part)
 
@@ -247,11 +264,13 @@ class _Source:
     def _fits(self) -> str:
         lines = [line.replace(_OTHER, "False") for line in self._lines]
         tests = [f"({plain.array} or fits{at}({value}))" for at, (value, plain) in enumerate(self._leaves)]
-        return _indented("def fits(sample):", [*lines, f"return {' and '.join(tests) or True}"])
+        return _indented("def fits(sample):", [*lines, f"return {' and '.join([*self._of_first, *tests]) or True}"])
 
     def _fill(self) -> str:
         """Nothing of a sample is written before all of it can be stored as it is."""
         lines = [line.replace("return " + _OTHER, "break") for line in self._lines]
+        if self._of_first:
+            lines.append(f"if not row and not ({' and '.join(self._of_first)}): break")
         tests = " and ".join(plain.test for _, plain in self._leaves)
         if any(plain.tensor_store for _, plain in self._leaves):
             lines += ["try:", f"    if not ({tests}): break", "except RuntimeError: break"]

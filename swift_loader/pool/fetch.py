@@ -14,10 +14,11 @@ from typing import TYPE_CHECKING, Any
 from swift_loader.batch.finite import refuse_what_is_not_finite
 from swift_loader.batch.rowcode import NEVER, Watch
 from swift_loader.config import LoaderConfig
-from swift_loader.errors import FailureReport
+from swift_loader.errors import DataError, FailureReport
 from swift_loader.pool.control import INDEX, ROW, Cell
 from swift_loader.pool.crew import Crew
 from swift_loader.pool.info import WorkerInfo
+from swift_loader.pool.whole import as_given, drawn, samples_of, whole_batches_of
 
 if TYPE_CHECKING:
     from swift_loader.batch.rowcode import Fill
@@ -73,20 +74,6 @@ def _nothing() -> None:
 def asks_singly(config: LoaderConfig) -> bool:
     """Whether samples are to be seeded, retried, looked at or left out one by one."""
     return config.retries > 0 or config.on_error == "skip" or config.random_per == "sample" or config.check_finite
-
-
-def whole_batches_of(dataset: Any) -> Callable[[list[int]], Any] | None:
-    """The dataset's ``__getitems__``, unless a class further down has its own way to a single sample.
-
-    torch's loader takes ``__getitems__`` wherever it finds one: what a subclass or a wrapper does to each sample is
-    then left out without a word.
-    """
-    for home in (dataset, *type(dataset).__mro__):
-        if getattr(home, "__dict__", {}).get("__getitems__") is not None:
-            return dataset.__getitems__  # type: ignore[no-any-return] # just found
-        if home is not dataset and "__getitem__" in vars(home):
-            break
-    return None
 
 
 class Fetcher:
@@ -148,7 +135,7 @@ class Fetcher:
             TakenBack: where the batch is not wanted any more.
         """
         if self._fetch_all is not None:
-            return self._whole(indices, wanted)
+            return iter(self._whole(indices, wanted, samples_of))
         if self._crew is not None and not self.careful:
             return self._by_crew(indices, wanted, self._crew)
         return self._one_by_one(indices, wanted)
@@ -284,16 +271,22 @@ class Fetcher:
             self._note_rest(fetch_ns, looked_at, passed_ns, count)
             self.fetch_ns += self._fetching_of(passed_ns)
 
-    def _whole(self, indices: list[int], wanted: Wanted) -> Iterator[Any]:
+    def batch(self, indices: list[int], wanted: Wanted) -> Any:
+        """What a collate of the user's is given: the list of samples, or what ``__getitems__`` made of all of them."""
+        if self._fetch_all is None:
+            return list(self.samples(indices, wanted))
+        return self._whole(indices, wanted, as_given)
+
+    def _whole(self, indices: list[int], wanted: Wanted, take: Callable[[Any, int], Any]) -> Any:
         if not wanted:
             raise TakenBack
         fetch_all = self._fetch_all
         assert fetch_all is not None
-        samples = self.timed(lambda: list(fetch_all(indices)), None)
-        if len(samples) != len(indices):
-            error = ValueError(f"__getitems__ was asked for {len(indices)} samples and gave {len(samples)}")
-            raise MakeFailed(FailureReport.of(error, "fetch"))
-        return iter(samples)
+        given = self.timed(lambda: drawn(fetch_all(indices)), None)
+        try:
+            return take(given, len(indices))
+        except DataError as error:
+            raise MakeFailed(FailureReport.of(error, "fetch")) from error
 
     def _by_crew(self, indices: list[int], wanted: Wanted, crew: Crew) -> Iterator[Any]:
         results = crew.results(indices, self.following)

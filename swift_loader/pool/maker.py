@@ -18,10 +18,11 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from swift_loader.batch.blame import blame, in_words
+from swift_loader.batch.blame import blame
 from swift_loader.batch.codec import encode
-from swift_loader.batch.collate import Misfit, RowWriter, Unbatchable, column_views, spec_of
+from swift_loader.batch.collate import RowWriter, column_views, spec_of
 from swift_loader.batch.layout import ALIGNMENT, ENCODED, OBJECT, BatchSpec, Column, aligned
+from swift_loader.batch.misfit import Misfit, Rounded, Unbatchable, explained
 from swift_loader.batch.spare import Spare
 from swift_loader.batch.tree import Mismatch
 from swift_loader.errors import DataError, FailureReport, LayoutError
@@ -196,11 +197,15 @@ class BatchMaker:
                     writer = self._writer_for(sample, indices, berth)
                 writer.write(row, sample)
                 row += 1
-        except (Misfit, Unbatchable, Mismatch) as error:
-            raise self._explained(error, indices) from error
+        except (Misfit, Rounded, Unbatchable, Mismatch) as error:
+            kept = self._kept(indices)
+            text, row = explained(error, kept, ragged=self._config.ragged == "list")
+            raise MakeFailed(FailureReport.of(LayoutError(text), "collate", kept[row])) from error
         if writer is None:
             raise MakeFailed(self._all_skipped(indices))
         spec, objects = writer.finish()
+        if writer.is_apart:
+            writer.lay(berth.room(spec.nbytes, keep=writer.end).memory)
         self._lists = frozenset(at for at, one in enumerate(spec.columns) if one.kind == "objects" and one.dtype)
         # Where a batch has turned a column into another, its layout was made for this batch alone.
         return spec if spec is self._spec else self._interned(spec), row, objects
@@ -275,8 +280,8 @@ class BatchMaker:
         return writer
 
     def _user_collated(self, indices: list[int], berth: Berth) -> Any:
-        samples = list(self._fetcher.samples(indices, berth.wanted))
-        if not samples:
+        samples = self._fetcher.batch(indices, berth.wanted)
+        if type(samples) is list and not samples:
             raise MakeFailed(self._all_skipped(indices))
         self._cell.enter(COLLATES, self._cell.seq)
         collate = self._config.collate_fn
@@ -322,7 +327,7 @@ class BatchMaker:
             )
             unsendable.__cause__ = error
             raise MakeFailed(FailureReport.of(unsendable, "encode")) from error
-        start, stream = made.spec.nbytes if self._spare is None else self._spare.end, encoded.stream
+        start, stream = max(made.spec.nbytes, 0 if self._spare is None else self._spare.end), encoded.stream
         made.spans, end = encoded.spans(start, self._spare)
         large = len(stream) > _STREAM_NBYTES
         memory = berth.room(end + (aligned(len(stream)) if large else 0), keep=start).memory
@@ -354,24 +359,6 @@ class BatchMaker:
             return indices
         skipped = {index for index, _ in self._fetcher.skipped}
         return [index for index in indices if index not in skipped]
-
-    def _explained(self, error: Misfit | Unbatchable | Mismatch, indices: list[int]) -> MakeFailed:
-        kept = self._kept(indices)
-        if isinstance(error, Misfit):
-            text = (
-                f"sample {kept[error.row]}{in_words(error.path)} has {error.found}; the batch's first sample, "
-                f"{kept[0]}, has {error.expected}. Make them alike, give a collate_fn that knows what to do"
-                + ("" if self._config.ragged == "list" else ", or set ragged='list' to get lists of tensors")
-            )
-            return MakeFailed(FailureReport.of(LayoutError(text), "collate", kept[error.row]))
-        if isinstance(error, Unbatchable):
-            text = (
-                f"sample {kept[0]}{in_words(error.path)} is a {error.found}, which the default collate cannot batch: "
-                "it takes numbers, bool, str, bytes, None, numpy arrays, torch tensors and containers of them. "
-                "Convert it in the dataset, or give a collate_fn"
-            )
-            return MakeFailed(FailureReport.of(LayoutError(text), "collate", kept[0]))
-        return MakeFailed(FailureReport.of(error, "collate", kept[0]))
 
 
 def refuse_too_large(nbytes: int, most: int) -> None:

@@ -19,9 +19,10 @@ from typing import Any, Self, TypeAlias
 import numpy as np
 
 from swift_loader.batch.codec import encode
-from swift_loader.batch.collate import Unbatchable, spec_of
+from swift_loader.batch.collate import spec_of
 from swift_loader.batch.layout import Column, aligned
-from swift_loader.batch.tree import Node
+from swift_loader.batch.misfit import Unbatchable
+from swift_loader.batch.tree import OF_A_TYPE, Leaf, Node
 
 #: Makes an array for a leaf, by its number, of a shape and a dtype; it may know a better place than `numpy.empty`.
 Empty: TypeAlias = Callable[[int, tuple[int, ...], str], Any]
@@ -98,7 +99,7 @@ def form_of(sample: Any) -> tuple[Form, list[Any]] | None:
     try:
         spec = spec_of(sample, 1)
         leaves = list(spec.structure.leaves(sample))
-        if spec.object_count or len(leaves) > _MOST_LEAVES:
+        if spec.object_count or len(leaves) > _MOST_LEAVES or not _is_plain(spec.structure):
             return None
         kinds = tuple(_kind_of(leaf) for leaf in leaves)
     except (Unbatchable, _Other, ValueError):
@@ -162,6 +163,11 @@ class _Unpickler(pickle.Unpickler):
         if module == "swift_loader.batch.codec" and name == "_tensor_of":
             _torch()
         return super().find_class(module, name)
+
+
+def _is_plain(node: Node) -> bool:
+    """Whether its containers are made again as they were: those of other types may be more than their items."""
+    return isinstance(node, Leaf) or (node.kind not in OF_A_TYPE and all(map(_is_plain, node.children)))
 
 
 def _kind_of(leaf: Any) -> str:

@@ -18,13 +18,14 @@ from typing import Any
 
 import numpy as np
 
-from swift_loader.batch.collate import Unbatchable, spec_of
+from swift_loader.batch.collate import spec_of
 from swift_loader.batch.digest import checksum, leaves_of, size_of
 from swift_loader.batch.finite import refuse_what_is_not_finite
 from swift_loader.batch.layout import Column
+from swift_loader.batch.misfit import Unbatchable
 from swift_loader.errors import ConfigError, DataError, FailureReport
-from swift_loader.pool.fetch import whole_batches_of
 from swift_loader.pool.recipe import checked_length
+from swift_loader.pool.whole import drawn, samples_of, whole_batches_of
 from swift_loader.testing.subject import Source
 
 _PAGE = os.sysconf("SC_PAGE_SIZE")
@@ -134,7 +135,13 @@ class Probe:
         return seen
 
     def _sample(self, index: int) -> Any:
-        return self._dataset[index] if self._fetch_all is None else next(iter(self._fetch_all([index])))
+        if self._fetch_all is None:
+            return self._dataset[index]
+        try:
+            (sample,) = samples_of(drawn(self._fetch_all([index])), 1)
+        except DataError:  # a batch that it has made itself, which is for a collate_fn
+            return self._dataset[index]
+        return sample
 
 
 def as_they_are(samples: list[Seen]) -> list[Seen]:
@@ -153,7 +160,9 @@ def _look_into(seen: Seen, sample: Any) -> None:
     seen.crcs = {path: checksum(leaf) for path, leaf in leaves.items()}
     seen.nbytes = sum(size_of(leaf) for leaf in leaves.values())
     try:
-        seen.columns = dict(zip(leaves, spec_of(sample, 1).columns, strict=True))
+        spec = spec_of(sample, 1)
+        columns = zip(spec.structure.ends(), spec.columns, strict=True)
+        seen.columns = {end.path: column for end, column in columns if end.path in leaves}
     except Unbatchable as error:
         seen.unbatchable = (error.path, error.found)
     try:

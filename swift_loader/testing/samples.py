@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator
 from itertools import islice
 
 from swift_loader.batch.layout import Column
+from swift_loader.batch.promote import promoted
 from swift_loader.testing.building import is_beyond
 from swift_loader.testing.lab import Lab, failures
 from swift_loader.testing.probe import Seen
@@ -87,6 +88,10 @@ def _misfits(lab: Lab, good: list[Seen]) -> Iterator[Finding]:
             if (words := _difference(column, one.columns[path])) is None:
                 continue
             where = f"{name_of(path)} has {words[0]} in sample {first.index} and {words[1]} in sample {one.index}"
+            if together := _promoted(column, one.columns[path]):
+                remedy = f"a batch of both is {together} and one of samples alike is not: make it the same"
+                yield Finding(NAME, "advice", where, remedy)
+                break
             is_shape = words[0].startswith("shape")
             if is_shape and lab.subject.config.ragged == "list":
                 break
@@ -98,15 +103,20 @@ def _misfits(lab: Lab, good: list[Seen]) -> Iterator[Finding]:
 
 
 def _difference(one: Column, other: Column) -> tuple[str, str] | None:
-    numbers = {"int64", "float64"}
-    same_kind = one.dtype == other.dtype or (one.shape == other.shape == () and {one.dtype, other.dtype} == numbers)
-    if one.kind != other.kind or not same_kind or one.viewed_as != other.viewed_as:
+    numbers = {"int64", "float64"}  # Python's, which nobody writes alike
+    same_kind = one.name == other.name or (one.shape == other.shape == () and {one.name, other.name} == numbers)
+    if one.kind != other.kind or not same_kind:
         return _type_of(one), _type_of(other)
     return None if one.shape == other.shape else (f"shape {one.shape}", str(other.shape))
 
 
+def _promoted(one: Column, other: Column) -> str | None:
+    """What a batch of both is, if they differ in dtype alone and go together."""
+    return promoted(one.name, other.name) if one.name != other.name and one.shape == other.shape else None
+
+
 def _type_of(column: Column) -> str:
-    return "text or None" if column.kind == "objects" else f"dtype {column.viewed_as or column.dtype}"
+    return "text or None" if column.kind == "objects" else f"dtype {column.name}"
 
 
 def _what_is_not_finite(lab: Lab, good: list[Seen]) -> Iterator[Finding]:
@@ -135,7 +145,7 @@ def _made_of(lab: Lab, good: list[Seen]) -> Finding:
 
 def _part(path: str, column: Column) -> str:
     name = "" if path == "sample" else name_of(path)
-    what = "text or None" if column.kind == "objects" else f"{column.viewed_as or column.dtype} {_shape(column.shape)}"
+    what = "text or None" if column.kind == "objects" else f"{column.name} {_shape(column.shape)}"
     return f"{name} {what}".strip()
 
 

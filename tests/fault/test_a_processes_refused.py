@@ -30,7 +30,8 @@ def limited(number, method, limit):
     except WorkerStartFailed as error:
         print(json.dumps([time.monotonic() - begun, str(error)]), flush=True)
 
-# A trainer and its five threads are six, a server is one more, and a copy of the trainer has a twin. Below the last limit not even these can be.
+# A trainer and its five threads are six, a server is one more, and a copy of the trainer has a twin.
+# Below the last limit not even these can be.
 for number, (method, limit) in enumerate([("forkserver", 7), ("spawn", 6), ("fork", 8), ("forkserver", 3)]):
     if os.fork() == 0:
         limited(number, method, limit)

@@ -113,6 +113,11 @@ class OtherKeys(Right):
 
 class OtherTypes(Right):
     def __getitem__(self, index: int) -> Any:
+        return np.ones(3, np.uint16 if index % 2 else np.int64)
+
+
+class Promoted(Right):
+    def __getitem__(self, index: int) -> Any:
         return np.ones(3, np.float32 if index % 2 else np.float64)
 
 

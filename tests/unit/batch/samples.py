@@ -93,7 +93,12 @@ def collated(samples, *, ragged=False, capacity=None):
     """The batch as the consumer gets it."""
     spec = spec_of(samples[0], capacity or len(samples))
     memory = np.full(spec.nbytes, 0xAB, np.uint8)
-    return landed(*written(RowWriter(spec, memory, ragged=ragged), samples), memory, len(samples))
+    writer = RowWriter(spec, memory, ragged=ragged)
+    spec, objects = written(writer, samples)
+    if writer.is_apart:
+        memory = np.concatenate([memory, np.full(spec.nbytes - len(memory), 0xAB, np.uint8)])
+        writer.lay(memory)
+    return landed(spec, objects, memory, len(samples))
 
 
 def written(writer: RowWriter, samples) -> tuple[BatchSpec, list[list[Any]]]:

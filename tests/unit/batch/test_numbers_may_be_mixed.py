@@ -1,4 +1,4 @@
-"""Python's numbers: ints and floats of one leaf become floats, as in torch's collate; nothing is cut off unseen."""
+"""Numbers of one leaf in several dtypes become what torch promotes them to; nothing is rounded or cut off unseen."""
 
 import enum
 import itertools
@@ -9,10 +9,12 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from swift_loader.batch.collate import Misfit, RowWriter, spec_of
+from swift_loader.batch.collate import RowWriter, spec_of
+from swift_loader.batch.misfit import Misfit, Rounded
+from swift_loader.batch.promote import promoted
 from tests.unit.batch.samples import collated, examples, landed, same, written
 
-ints = st.integers(-(1 << 63), (1 << 63) - 1)
+ints = st.integers(-(1 << 53), 1 << 53)
 numbers = st.one_of(ints, st.floats())
 
 
@@ -58,37 +60,92 @@ class Metres(float):
         ([torch.tensor(1), 2, np.int64(3)], torch.int64),
         ([np.float64(1.5), torch.tensor(2.5, dtype=torch.float64)], torch.float64),
         ([np.array(1), 2], torch.int64),
+        ([True, 2], torch.int64),
+        ([2, True], torch.int64),
+        ([True, 0.5], torch.float64),
+        ([0.5, True], torch.float64),
+        ([1, 1j], torch.complex128),
+        ([1j, 0.5], torch.complex128),
+        ([1, np.int32(2)], torch.int64),
+        ([np.int32(1), 2], torch.int64),
+        ([1, np.float64(1.5)], torch.float64),
+        ([1.5, np.int64(1)], torch.float64),
+        ([0.1, np.float32(0.5)], torch.float64),
+        ([np.float32(0.5), 0.1], torch.float64),
+        ([np.float32(0.5), 2], torch.float32),
+        ([2, np.float16(0.5)], torch.float16),
+        ([1, 2.5, np.int64(1)], torch.float64),
+        ([np.float32(0.5), np.float64(0.1)], torch.float64),
+        ([torch.tensor(3), torch.tensor(0.5)], torch.float32),
+        ([torch.tensor(0.5, dtype=torch.bfloat16), 3], torch.bfloat16),
     ],
 )
-def test_numbers_of_one_width_go_together(values, dtype):
+def test_numbers_of_all_kinds_go_together(values, dtype):
     plain = [value.item() if hasattr(value, "item") else value for value in values]
     assert same(collated(values), torch.tensor(plain, dtype=dtype))
 
 
+WIDE = ("uint16", "uint32", "uint64")
+NAMES = ("bool", "uint8", "int8", "int16", "int32", "int64", *WIDE, "float16", "bfloat16", "float32", "float64",
+         "complex64", "complex128", "float8_e5m2")  # fmt: skip
+
+
+@pytest.mark.parametrize(("one", "other"), list(itertools.product(NAMES, NAMES)))
+def test_two_dtypes_are_promoted_as_torch_does(one, other):
+    first, later = (torch.ones(2, 3).to(getattr(torch, name)) for name in (one, other))
+    try:
+        expected = torch.stack([first, first, later])
+    except RuntimeError:
+        assert promoted(one, other) is None
+        with pytest.raises(Misfit) as caught:
+            collated([first, first, later])
+        assert (caught.value.row, caught.value.differs_in) == (2, "dtype")
+    else:
+        assert str(expected.dtype) == f"torch.{promoted(one, other)}"
+        assert same(collated([first, first, later]), expected)
+
+
+def test_a_column_may_turn_more_than_once():
+    leaves = [np.uint8(250), np.int8(-3), 70_000, np.float32(0.5), np.float64(0.1), 1j, True]
+    assert collated(leaves).tolist() == [250, -3, 70_000, 0.5, 0.1, 1j, 1]
+    assert collated(leaves[:-2]).dtype == torch.float64
+
+
 @pytest.mark.parametrize(
-    "values",
+    ("values", "row", "value", "dtype"),
     [
-        *itertools.permutations((True, 1), 2),
-        *itertools.permutations((True, 1.0), 2),
-        *itertools.permutations((1, 1j), 2),
-        *itertools.permutations((1.0, 1j), 2),
-        *itertools.permutations((1.0, np.float32(1)), 2),
-        *itertools.permutations((1, np.int32(1)), 2),
-        *itertools.permutations((1, np.uint64(1)), 2),
-        *itertools.permutations((1, "1"), 2),
-        *itertools.permutations((1.5, None), 2),
-        (1, np.float64(1.5)),
-        (1.5, np.int64(1)),
-        (1, 2.5, np.int64(1)),
-        (1, 2.5, np.float32(1)),
+        ([0.5, (1 << 53) + 1], 1, (1 << 53) + 1, "float64"),
+        ([(1 << 53) + 1, 0.5], 0, (1 << 53) + 1, "float64"),
+        ([1, -(1 << 53) - 1, 2, 0.5], 1, -(1 << 53) - 1, "float64"),
+        ([np.float32(0.5), (1 << 24) + 1], 1, (1 << 24) + 1, "float32"),
+        ([np.array([3, (1 << 24) + 1]), np.zeros(2, np.float32)], 0, (1 << 24) + 1, "float32"),
+        ([np.float16(0.5), 65_536], 1, 65_536, "float16"),
+        ([np.float16(0.5), 2049], 1, 2049, "float16"),
+        ([torch.ones(2, dtype=torch.bfloat16), np.array([256, 257])], 1, 257, "bfloat16"),
+        ([np.array([-257, 3]), torch.ones(2, dtype=torch.bfloat16)], 0, -257, "bfloat16"),
+        ([np.uint64((1 << 64) - 1), 0.5], 0, (1 << 64) - 1, "float64"),
+        ([1j, (1 << 53) + 1], 1, (1 << 53) + 1, "complex128"),
+        ([(1 << 63) - 1, 0.5], 0, (1 << 63) - 1, "float64"),
     ],
-    ids=repr,
 )
-def test_other_mixtures_are_refused(values):
-    with pytest.raises(Misfit) as caught:
-        collated(list(values))
-    assert caught.value.row == len(values) - 1
-    assert caught.value.found != caught.value.expected
+def test_an_integer_is_never_rounded(values, row, value, dtype):
+    with pytest.raises(Rounded) as caught:
+        collated(values)
+    error = caught.value
+    assert (error.path, error.row, error.value, error.dtype) == ("sample", row, value, dtype)
+
+
+@pytest.mark.parametrize("value", [-(1 << 63), 1 << 60, (1 << 53) - 1, -(1 << 53), (1 << 62) + (1 << 40), 0, 1])
+@pytest.mark.parametrize("other", [0.5, np.float32(0.5), torch.tensor(0.5, dtype=torch.bfloat16)], ids=repr)
+def test_an_integer_that_fits_is_kept(value, other):
+    digits = {"float": 53, "float32": 24, "Tensor": 8}[type(other).__name__]
+    odd = abs(value) // max(abs(value) & -abs(value), 1)
+    for values in ([value, other], [other, value]):
+        if odd < 1 << digits:
+            assert {int(one) for one in collated(values).to(torch.float64)} == {value, 0}
+        else:
+            with pytest.raises(Rounded):
+                collated(values)
 
 
 class Large(int):

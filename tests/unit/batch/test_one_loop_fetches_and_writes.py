@@ -151,3 +151,18 @@ def test_what_was_written_for_one_memory_serves_another():
     one.write(0, _plain(3))
     assert other.fill([_plain(5)], [0], _watch()) == 1
     assert (memory[:4].view(np.float32)[0], elsewhere[:4].view(np.float32)[0]) == (3, 5)
+
+
+def test_it_begins_only_with_a_sample_whose_keys_come_in_the_layouts_order():
+    def sample(*names):
+        return {name: {"x": 1, "y": 2} for name in names}
+
+    spec = spec_of(sample("a", "b"), 4)
+    memory = np.zeros(spec.nbytes, np.uint8)
+    writer = RowWriter(spec, memory, ragged=False)
+    assert writer.fill([sample("a", "b"), sample("b", "a")], [0, 1], _watch()) == 2
+    assert writer.fill([sample("b", "a"), sample("a", "b")], [0, 1], _watch()) == 0
+    inner = {"a": {"y": 2, "x": 1}, "b": {"x": 1, "y": 2}}
+    assert writer.fill([inner], [0], _watch()) == 0
+    assert not writer.fits(inner)
+    assert writer.fits(sample("a", "b"))

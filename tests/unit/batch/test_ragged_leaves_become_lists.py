@@ -6,7 +6,8 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from swift_loader.batch.collate import Misfit, RowWriter, spec_of
+from swift_loader.batch.collate import RowWriter, spec_of
+from swift_loader.batch.misfit import Misfit
 from tests.unit.batch.samples import collated, examples, landed, same, written
 
 shapes = st.lists(st.integers(0, 3), max_size=3).map(tuple)
@@ -78,3 +79,14 @@ def test_the_lists_hold_copies():
 def test_without_it_shapes_that_differ_are_a_misfit():
     with pytest.raises(Misfit, match=r"\(2,\)"):
         collated([torch.ones(2), torch.ones(3)])
+
+
+def test_what_was_promoted_may_become_a_list():
+    leaves = [np.ones(2, np.float32), np.full(2, 0.1), np.full(3, 0.2), np.full((), 0.3)]
+    for first in range(2):
+        batch = collated(leaves[first:], ragged=True)
+        assert [one.tolist() for one in batch] == [leaf.tolist() for leaf in leaves[first:]]
+        assert {one.dtype for one in batch} == {torch.float64}
+    with pytest.raises(Misfit) as caught:
+        collated([leaves[0], np.ones(3), leaves[1]], ragged=True)
+    assert caught.value.differs_in == "dtype and shape"

@@ -10,9 +10,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch.utils.data import default_collate
 
-from swift_loader.batch.collate import Misfit, RowWriter, spec_of
+from swift_loader.batch.collate import RowWriter, spec_of
+from swift_loader.batch.misfit import Misfit, Rounded
 from swift_loader.batch.rowcode import NEVER, Watch
-from tests.unit.batch.samples import examples, landed, same
+from tests.unit.batch.samples import collated, examples, landed, same
 
 ROWS = 6
 
@@ -233,9 +234,8 @@ OTHERS = {
     "of another library": lambda: torch.eye(3).to_mkldnn(),
     "quantized": lambda: torch.quantize_per_tensor(torch.eye(3), 1.0, 0, torch.quint8),
     "of another shape": lambda: torch.eye(4),
-    "of another dtype": lambda: torch.eye(3, dtype=torch.float64),
     "of another number of dimensions": lambda: torch.eye(3)[None],
-    "bits alike": lambda: torch.eye(3).view(torch.int32),
+    "bits alike": lambda: torch.eye(3).view(torch.int32) + 1,
 }
 
 
@@ -253,7 +253,7 @@ def test_a_tensor_unlike_the_first_is_refused_and_nothing_of_it_is_written(make,
     untouched = memory.copy()
     for early in range(row, at):
         writer.write(early, samples[early])
-    with pytest.raises(Misfit) as caught:
+    with pytest.raises((Misfit, Rounded)) as caught:
         writer.write(at, samples[at])
     assert (caught.value.row, caught.value.path) == (at, "sample[1]")
     if quickly:
@@ -281,13 +281,13 @@ def test_arrays_tensors_and_numbers_may_follow_one_another_in_a_column(quickly):
     assert filled == (5 if quickly else 0)  # an array of no dimension is no number
 
 
-def test_integers_are_not_the_bits_of_what_numpy_lacks():
-    samples = [torch.ones(3, dtype=torch.bfloat16), np.ones(3, np.int16), torch.ones(3, dtype=torch.int16)]
-    for odd in samples[1:]:
-        writer, _ = _writer(samples[0])
-        assert writer.fill([samples[0], odd], [0, 1], _watch()) == 1
-        with pytest.raises(Misfit):
-            writer.write(1, odd)
+@pytest.mark.parametrize("odd", [np.ones(3, np.int16), torch.ones(3, dtype=torch.int16)], ids=["array", "tensor"])
+def test_integers_are_not_the_bits_of_what_numpy_lacks(odd):
+    """They are promoted, by their values."""
+    samples = [torch.ones(3, dtype=torch.bfloat16), odd]
+    writer, _ = _writer(samples[0])
+    assert writer.fill(samples, [0, 1], _watch()) == 1
+    assert same(collated(samples), torch.ones(2, 3, dtype=torch.bfloat16))
 
 
 def test_where_torch_was_not_loaded_a_tensor_that_comes_later_goes_the_slow_way(monkeypatch):

@@ -2,7 +2,7 @@
 
 import pickle
 import time
-from collections import Counter, OrderedDict, defaultdict
+from collections import ChainMap, Counter, OrderedDict, UserDict, UserList, defaultdict, deque
 from dataclasses import dataclass, field
 
 import pytest
@@ -82,25 +82,43 @@ def test_leaves_come_from_equal_structures_only(one, other):
 @pytest.mark.parametrize(
     ("first", "other", "path"),
     [
-        ((1, 2), [1, 2], "sample"),
         ((1, 2), (1, 2, 3), "sample"),
         ([1, [2]], [1, [2, 3]], "sample[1]"),
         ({"a": 1}, {"b": 1}, "sample"),
         ({"a": 1}, {}, "sample"),
         ({"a": 1}, {"a": 1, "b": 2}, "sample"),
         ({"a": (1,)}, {"a": 1}, "sample['a']"),
-        ({"a": 1}, OrderedDict(a=1), "sample"),
-        (Pair(1, 2), (1, 2), "sample"),
-        (Pair(1, (2,)), Pair(1, [2]), "sample.right"),
-        (Box([1]), Box((1,)), "sample.content"),
         (Box(1), Sealed(1), "sample"),
         (Typed([1]), Pair(1, 2), "sample"),
+        (Pair(1, (2,)), Pair(1, {2}), "sample.right"),
+        (Box([1]), Box(1), "sample.content"),
+        ([1, 2], "ab", "sample"),
+        ({"a": 1}, [("a", 1)], "sample"),
     ],
 )
 def test_another_structure_is_a_mismatch_that_names_the_place(first, other, path):
     with pytest.raises(Mismatch) as caught:
         list(describe(first).leaves(other))
     assert caught.value.path == path
+
+
+@pytest.mark.parametrize(
+    ("first", "other", "leaves"),
+    [
+        ((1, 2), [3, 4], [3, 4]),
+        ([1, 2], UserList([3, 4]), [3, 4]),
+        (deque([1, 2]), range(3, 5), [3, 4]),
+        (Pair(1, 2), (3, 4), [3, 4]),
+        ((1, 2), Pair(3, 4), [3, 4]),
+        (Pair(1, (2,)), Pair(3, [4]), [3, 4]),
+        (Box([1]), Box((3,)), [3, None]),
+        ({"a": 1, "b": 2}, OrderedDict(b=4, a=3), [3, 4]),
+        (UserDict(a=1, b=2), {"b": 4, "a": 3}, [3, 4]),
+        (OrderedDict(a=1), ChainMap({"a": 3}), [3]),
+    ],
+)
+def test_any_sequence_does_for_another_and_any_mapping(first, other, leaves):
+    assert list(describe(first).leaves(other)) == leaves
 
 
 @pytest.mark.parametrize("make", [lambda **items: defaultdict(int, items), Counter], ids=["defaultdict", "Counter"])

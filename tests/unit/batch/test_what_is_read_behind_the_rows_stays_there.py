@@ -4,7 +4,7 @@ import numpy as np
 import torch
 
 from swift_loader.batch.codec import decode, encode
-from swift_loader.batch.collate import RowWriter, spec_of
+from swift_loader.batch.collate import RowWriter, column_views, spec_of
 from swift_loader.batch.layout import ALIGNMENT
 from swift_loader.batch.spare import Spare
 from tests.unit.batch.samples import written
@@ -68,3 +68,27 @@ def test_a_batch_that_has_none_copies_as_before():
     writer.begin(Spare(np.zeros(100, np.uint8), 0, {0}))
     _, (values,) = written(writer, [np.zeros(2), sample])
     assert not np.shares_memory(values[1], sample)
+
+
+def test_a_column_that_has_become_wider_lies_behind_what_lies_there():
+    spec = spec_of((np.zeros(3, np.uint8), np.float32(0)), 3)
+    memory = np.zeros(spec.nbytes + 80_000, np.uint8)
+    spare = Spare(memory, spec.nbytes, {0})
+    writer = RowWriter(spec, memory, ragged=True)
+    large = spare.empty(0, (LARGE,), "uint8")
+    large[...] = 7
+    writer.begin(spare)
+    for row, sample in enumerate([(np.zeros(3, np.uint8), np.float32(0.5)), (large, 0.1), (large, 3)]):
+        writer.write(row, sample)
+    wide, (values,) = writer.finish()
+    assert writer.is_apart
+    assert (writer.end, wide.offsets[1]) == (spare.end, spare.end)
+    assert wide.nbytes >= spare.end + 3 * 8
+    whole = np.zeros(wide.nbytes, np.uint8)
+    whole[: writer.end] = memory[: writer.end]
+    writer.lay(whole)
+    assert column_views(wide, whole)[1].tolist() == [0.5, 0.1, 3.0]
+    assert values[1] is large
+    assert set(whole[spec.nbytes : spec.nbytes + LARGE].tolist()) == {7}
+    writer.begin()
+    assert not writer.is_apart

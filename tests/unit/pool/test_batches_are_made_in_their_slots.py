@@ -1,12 +1,14 @@
 """Ticket -> batch in a slot, by the default collate, the user's, the user's encoder, or the dataset itself."""
 
 import collections
+import re
 
 import numpy as np
 import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
+from PIL import Image
 
 from swift_loader.errors import DataError, LayoutError
 from swift_loader.pool.control import FETCHES
@@ -171,6 +173,120 @@ def test_errors_name_the_sample_that_does_not_fit_and_the_ways_out():
     for text in ("sample 2", "sample, 0", "(3,)", "collate_fn", "ragged='list'"):
         assert text in report.text
     assert "ragged" not in _fails(Making(Listed([1, "a"]), ragged="list")).text
+
+
+PAD, LISTS, RAGGED = "pad_sequence", "make arrays of them", "ragged='list'"
+
+
+@pytest.mark.parametrize(
+    ("first", "later", "says", "says_not"),
+    [
+        (np.zeros(2), np.zeros(3), (RAGGED,), ()),
+        ({"input_ids": [1, 2]}, {"input_ids": [1, 2, 3]}, (PAD, LISTS, RAGGED, "3 items", "2 items"), ()),
+        (np.uint16(1), 1, ("No dtype is for both",), (RAGGED,)),
+        (np.zeros((2, 2), np.uint16), np.zeros(3, int), ("Of one dtype", RAGGED), ()),
+        (np.zeros(2), None, ("has None", "stands for it"), (RAGGED,)),
+        (None, 1, ("has None", "stands for it"), (RAGGED, "tensor of")),
+        ({"a": 1}, {"a": 1, "b": 2}, ("the keys ['a', 'b']", "same keys", "torch's collate leaves out"), (RAGGED,)),
+        ({"a": 1}, {"b": 1}, ("the keys ['b']", "same keys"), (RAGGED,)),
+        (
+            dict.fromkeys(range(20), 1),
+            dict.fromkeys(range(21), 1),
+            ("21 keys, among them [20]", "has 20 keys."),
+            ("19",),
+        ),
+        ([1], 1, ("same types",), (RAGGED,)),
+        (1, [1], ("has a list", "same types"), (RAGGED,)),
+        ("a", np.zeros(2), ("same types",), (RAGGED,)),
+        (0.5, (1 << 53) + 1, ("9007199254740993, which float64 cannot hold", "one dtype"), (RAGGED,)),
+        (1, 1 << 70, ("an integer of 71 bits", "smaller"), (RAGGED,)),
+    ],
+)
+def test_an_error_advises_what_can_help(first, later, says, says_not):
+    text = _fails(Making(Listed([first, first, later]))).text
+    assert "sample 2" in text
+    assert "collate_fn" in text
+    for part in says:
+        assert part in text
+    for part in says_not:
+        assert part not in text
+
+
+@pytest.mark.parametrize(
+    ("first", "later", "says", "says_not"),
+    [
+        ([1, 2], [1, 2, 3], ("make arrays of them, which ragged='list' is for", PAD), ("set ragged",)),
+        (np.zeros(2, np.uint16), np.zeros(3, int), ("one dtype",), ("set ragged", "Make them alike")),
+        (np.zeros(2), None, ("stands for it",), ("ragged",)),
+        ({"a": 1}, {}, ("same keys",), ("ragged",)),
+    ],
+)
+def test_with_ragged_lists_it_advises_what_can_help_then(first, later, says, says_not):
+    text = _fails(Making(Listed([first, later]), ragged="list")).text
+    for part in says:
+        assert part in text
+    for part in says_not:
+        assert part not in text
+
+
+@pytest.mark.parametrize(
+    ("leaf", "says"),
+    [
+        ({1, 2}, "is a set, which the default collate cannot batch.*Convert it in the dataset, or give a collate_fn"),
+        (np.ma.array([1]), "MaskedArray, whose mask would be lost.*data and its mask as two leaves"),
+        (torch.eye(2).to_sparse(), "to_dense()"),
+        (Image.new("L", (2, 2)), "is a PIL Image.*np.asarray"),
+    ],
+    ids=["set", "masked", "sparse", "picture"],
+)
+def test_what_cannot_be_batched_is_told_with_what_helps(leaf, says):
+    assert re.search(says, _fails(Making(Listed([(1, leaf)]), 1)).text)
+
+
+@examples
+@given(
+    st.lists(st.booleans(), min_size=1, max_size=30), st.integers(1, 4), st.sampled_from([dict, collections.UserDict])
+)
+def test_the_order_of_keys_is_that_of_the_batchs_first_sample(turned, batch_size, kind):
+    """Whatever batches were made before, quickly or not."""
+    samples = [kind({"x": {"b": i, "a": -i}, "y": 1} if one else {"y": 1, "x": {"a": -i, "b": i}})
+               for i, one in enumerate(turned)]  # fmt: skip
+    making = Making(Listed(samples), batch_size)
+    for step, start in enumerate(range(0, len(samples), batch_size)):
+        batch, first = making.batch(step), samples[start]
+        assert (list(batch), list(batch["x"])) == (list(first), list(first["x"]))
+        assert batch["x"]["b"].tolist() == list(range(start, start + len(batch["y"])))
+
+
+@examples
+@given(
+    st.lists(st.sampled_from([0, 0.5, np.float32(0.5), np.int32(3), True, torch.tensor(2.0)]), min_size=1, max_size=20)
+)
+def test_batches_that_promote_are_what_their_samples_make_them(leaves):
+    making = Making(Listed([(np.full(3, i), leaf, f"{i}") for i, leaf in enumerate(leaves)]), 3)
+    for step, start in enumerate(range(0, len(leaves), 3)):
+        assert same(making.batch(step), collated(making.maker._dataset.samples[start : start + 3]))
+
+
+def test_a_wide_column_lies_behind_large_ones():
+    samples = [(np.full(LARGE, i, np.float32), np.full(LARGE, i, np.uint8)) for i in range(3)]
+    samples.append((np.full(LARGE, 3.5), np.full(LARGE, 3.5, np.float32)))
+    making = Making(Listed([*samples, *samples[:3]]))
+    wide, also_wide = making.batch(0)
+    assert (wide.dtype, also_wide.dtype) == (torch.float64, torch.float32)
+    assert wide[:, -1].tolist() == also_wide[:, 0].tolist() == [0, 1, 2, 3.5]
+    assert [one.dtype for one in making.batch(1)] == [torch.float32, torch.uint8]
+
+
+def test_an_encoder_sees_what_numbers_were_promoted_to():
+    seen = []
+
+    def encode(batch):
+        seen.append(batch)
+        return b""
+
+    Making(Listed([np.float32(0.5), 0.1]), batch_encoder=encode, batch_decoder=bytes).batch(0)
+    assert (seen[0].dtype, seen[0].tolist()) == (np.float64, [0.5, 0.1])
 
 
 def test_samples_that_were_left_out_do_not_shift_the_blame():

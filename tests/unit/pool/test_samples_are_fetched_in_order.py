@@ -1,7 +1,10 @@
 """Index -> sample: in the order of the batch, whoever fetches; with retries, left out where that was set."""
 
 import threading
+from collections import deque
+from typing import Any, NamedTuple
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -158,20 +161,55 @@ def test_but_not_where_single_samples_matter(fetchers, settings):
     assert _all(fetchers(Whole(list("abc")), **settings), [2, 0]) == ["c", "a"]
 
 
+class Point(NamedTuple):
+    x: Any
+    y: Any
+
+
+def _given(gives):
+    dataset = Listed([1, 2])
+    dataset.__getitems__ = gives
+    return dataset
+
+
 @pytest.mark.parametrize(
     ("gives", "text"),
     [
-        (lambda indices: [1], "asked for 2 samples and gave 1"),
-        (lambda indices: None, "iterable"),
+        (lambda indices: [1], "asked for 2 samples and gave a list of 1"),
+        (lambda indices: (1, 2, 3), "asked for 2 samples and gave a tuple of 3"),
+        (lambda indices: np.zeros((3, 2)), "gave a ndarray of 3"),
+        (lambda indices: None, "gave a NoneType, not a list of samples.*collate_fn"),
+        (lambda indices: {"x": [1, 2], "y": [1, 2]}, "gave a dict with 'x', 'y', not a list of samples.*collate_fn"),
+        (lambda indices: Point([1, 2], [1, 2]), "gave a Point with 'x', 'y', not a list"),
+        (lambda indices: "ab", "gave a str, not a list"),
+        (lambda indices: {1, 2}, "gave a set, not a list"),
+        (lambda indices: np.float32(1), "gave a float32, not a list"),
         (lambda indices: 1 / 0, "division"),
     ],
 )
 def test_whole_batches_that_are_none_are_the_datasets_error(fetchers, gives, text):
-    dataset = Listed([1, 2])
-    dataset.__getitems__ = gives
     with pytest.raises(MakeFailed, match=text) as caught:
-        _all(fetchers(dataset), [0, 1])
+        _all(fetchers(_given(gives)), [0, 1])
     assert caught.value.report.stage == "fetch"
+
+
+@pytest.mark.parametrize("given", [(3, 4), deque([3, 4]), np.array([3, 4])], ids=repr)
+def test_samples_may_come_in_another_sequence_than_a_list(fetchers, given):
+    assert _all(fetchers(_given(lambda indices: given)), [0, 1]) == [3, 4]
+
+
+@pytest.mark.parametrize(
+    "given", [{"x": [1, 2], "y": [1, 2]}, Point([1], [2]), np.zeros((2, 3)), (np.zeros(2), np.ones(2)), None], ids=repr
+)
+def test_a_collate_of_the_users_gets_what_the_dataset_made_of_the_batch(fetchers, given):
+    assert fetchers(_given(lambda indices: given)).batch([0, 1], Wanted([1], 1)) is given
+
+
+def test_a_collate_of_the_users_gets_a_list_of_samples_otherwise(fetchers):
+    assert fetchers(Listed([1, 2])).batch([1, 0], Wanted([1], 1)) == [2, 1]
+    assert fetchers(_given(lambda indices: map(str, indices))).batch([1, 0], Wanted([1], 1)) == ["1", "0"]
+    with pytest.raises(MakeFailed, match="asked for 2 samples and gave a list of 1"):
+        fetchers(_given(lambda indices: [1])).batch([0, 1], Wanted([1], 1))
 
 
 def test_whole_batches_may_come_from_a_generator(fetchers):

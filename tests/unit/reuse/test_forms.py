@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import ChainMap, Counter, OrderedDict, UserDict, defaultdict, deque
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -125,3 +126,11 @@ def test_samples_of_many_shapes_have_one_form_and_those_of_many_structures_are_p
             flip(tmp_path / "kept.data", 8 * found.offset + bit)
         assert _alike(store.get(number, 0), _shaped(number))
     store.close()
+
+
+@pytest.mark.parametrize(
+    "container", [UserDict(x=1), Counter(x=1), defaultdict(list, x=1), deque([1]), ChainMap({"x": 1})], ids=repr
+)
+def test_a_container_of_another_type_may_be_more_than_its_items_and_is_pickled(container):
+    assert form_of({"a": container}) is None
+    assert form_of({"a": OrderedDict(x=1)}) is not None
