@@ -22,7 +22,7 @@ from swift_loader.placement import checked_index, current_device, name_of, own_c
 from swift_loader.pool import flight
 from swift_loader.pool.keeping import origin_for
 from swift_loader.pool.recipe import Recipe, checked_length
-from swift_loader.position import Position, State
+from swift_loader.position import State
 from swift_loader.replay import Replay
 from swift_loader.runtime import Runtime, refuse_other_settings
 
@@ -77,7 +77,7 @@ class SwiftLoader:
         self._built_by = os.getpid()
         self._ordinal = ranks.next_ordinal(self._config.consumer_count)
         self._restarts = 0
-        self._state = State(Position(), None, {})
+        self._state = State.of_epoch()
         """What to go on from: the beginning, or what was loaded."""
         self._start_arguments: tuple[Any, ...] = ()
 
@@ -217,15 +217,18 @@ class SwiftLoader:
         return
 
     def set_epoch(self, epoch: int) -> None:
-        """Has the next iteration be this epoch, if it is neither the current one nor the next anyway."""
+        """Has the next iteration be this epoch, from its beginning: each time that it is called, also for one that was.
+
+        What is being iterated goes on. Only after `load_state_dict`, and before a batch was taken, the epoch in which
+        the state was saved stays where it was left: there, to name it is to go on with it.
+        """
         if type(epoch) is not int or epoch < 0:
             raise ConfigError(f"set_epoch takes a whole number from 0 on, not {epoch!r}")
         self._refuse_closed()
         if self._runtime is not None:
             self._runtime.set_epoch(epoch)
         else:
-            here = self._state.position
-            self._state = dataclasses.replace(self._state, position=here.turned_to(epoch, here.epoch - 1))
+            self._state = self._state.turned_to(epoch)
 
     def state_dict(self) -> dict[str, int | str]:
         """Where this consumer is: at most 1 KB, at any step, for `load_state_dict`.
@@ -341,7 +344,7 @@ class SwiftLoader:
     def _set_otherwise(self, config: LoaderConfig) -> Self:
         """The same loader with other settings, from the beginning."""
         other = copy.copy(self)
-        other._config, other._state = config, State(Position(), None, {})
+        other._config, other._state = config, State.of_epoch()
         return other
 
     def close(self) -> None:

@@ -15,6 +15,7 @@ from __future__ import annotations
 import os
 import sys
 import warnings
+from dataclasses import replace
 from time import perf_counter_ns
 from typing import TYPE_CHECKING, Any
 from weakref import WeakSet
@@ -89,7 +90,7 @@ class Runtime:
         self.seed = recipe.seed
         self.position = Position()
         """What is handed out next, if the iteration goes on."""
-        self._begin_at = Position()
+        self._begins = State.of_epoch()
         """Where the next iteration begins."""
         self._left_out = LeftOut(config.max_skipped, recipe.consumer)
         self._recipe = recipe
@@ -141,12 +142,12 @@ class Runtime:
         assert self.plan is not None
         self.end()  # an epoch that was left early counts for itself
         self.iteration += 1
-        if self.position != self._begin_at:
-            self._go_to(self._begin_at)
+        if self.position != self._begins.position:
+            self._go_to(self._begins.position)
         if self._landing is not None:
             self._landing.start()
         self.epoch = self.position.epoch
-        self._begin_at = Position(self.epoch + 1)
+        self._begins = State.of_epoch(self.epoch + 1)
         self._step_count = self.plan.step_count(self.epoch, self.consumer)
         self._witness.begin_epoch(self.position, self._step_count)
         return self.position.left(self._step_count)
@@ -240,7 +241,8 @@ class Runtime:
         return rank_table(standings)
 
     def set_epoch(self, epoch: int) -> None:
-        self._begin_at = self._begin_at.turned_to(epoch, self.epoch)
+        """Has the next iteration begin there; the one that goes on is not disturbed."""
+        self._begins = self._begins.turned_to(epoch)
 
     def settings(self) -> dict[str, Setting]:
         """All that decides which batches there are."""
@@ -251,10 +253,10 @@ class Runtime:
         """Has the next iteration begin where the state was taken; the one that goes on ends."""
         state.refuse_other(self.settings())
         self.iteration += 1
-        self._begin_at = state.position.copy()
+        self._begins = replace(state, position=state.position.copy())
         self.epoch = max(0, state.position.epoch - (not state.position.is_inside))
-        if self.position != self._begin_at:
-            self._go_to(self._begin_at)  # at once, so that workers turn to it now
+        if self.position != state.position:
+            self._go_to(state.position)  # at once, so that workers turn to it now
 
     def last_batch_mask(self) -> torch.Tensor:
         import torch  # noqa: PLC0415 - importing the package must not import torch
