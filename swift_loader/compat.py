@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 from swift_loader.config import Settings
 from swift_loader.errors import ConfigError
+from swift_loader.keywords import explained
 from swift_loader.loader import SwiftLoader
 from swift_loader.pool.gpus import OneGpuEach
 
@@ -68,9 +69,11 @@ class DataLoader:
         "worker_per_consumer": "nb_worker",
         "dataset_kwargs": "dataset_params",
         "max_batch_nbytes": "max_minibatch_length",
+        "the device in loader.start(rank, device)": "device",
     }
     """What is called otherwise here than by `SwiftLoader`."""
 
+    @explained(words=_words)
     def __init__(  # noqa: PLR0913, PLR0917 - the document's signature
         self,
         dataset_class: Callable[..., Any],
@@ -194,6 +197,7 @@ class AsyncDataLoader(DataLoader):
 
     _words: ClassVar = {**DataLoader._words, "worker_per_consumer": "nb_servers"}
 
+    @explained(words=_words)
     def __init__(  # noqa: PLR0913, PLR0917 - as `DataLoader`
         self,
         dataset_class: Callable[..., Any],

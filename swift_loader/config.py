@@ -6,7 +6,6 @@ record under the house's names. Whatever it lets through, the other rooms trust.
 
 from __future__ import annotations
 
-import difflib
 import math
 import operator
 from collections.abc import Callable, Mapping
@@ -16,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Literal, Self, TypedDict, get_args
 
 from swift_loader.caching import CacheSetting
 from swift_loader.errors import ConfigError
+from swift_loader.keywords import refuse_unknown
 from swift_loader.rotating import RotationSetting
 
 if TYPE_CHECKING:
@@ -150,7 +150,7 @@ class LoaderConfig:
         settings: Mapping[str, Any],
     ) -> Self:
         """Checks the public constructor's arguments; raises `ConfigError` for the first that is wrong."""
-        _refuse_unknown(settings)
+        refuse_unknown("SwiftLoader", settings, {*Settings.__optional_keys__, *_TAKEN_BY_POSITION})
         given = _Given(settings)
         rows = _whole("batch_size", batch_size, least=1)
         consumers = _whole("nb_consumer", nb_consumer, least=1)
@@ -270,16 +270,6 @@ class _Given:
         if isinstance(value, bool) or not isinstance(value, int | float) or math.isnan(value) or value <= 0:
             raise ConfigError(f"{name} must be a number of seconds above 0, not {_described(value)}")
         return float(value)
-
-
-def _refuse_unknown(settings: Mapping[str, Any]) -> None:
-    known = Settings.__optional_keys__
-    for name in settings:
-        if name in known:
-            continue
-        near = difflib.get_close_matches(name, [*known, *_TAKEN_BY_POSITION], n=1)
-        hint = f"; did you mean {near[0]!r}?" if near else f"; known are: {', '.join(sorted(known))}"
-        raise ConfigError(f"SwiftLoader has no argument {name!r}{hint}")
 
 
 _TAKEN_BY_POSITION = ("dataset_class", "dataset_kwargs", "batch_size", "nb_consumer", "worker_per_consumer", "shuffle")

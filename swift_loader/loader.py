@@ -18,6 +18,7 @@ from swift_loader import ranks
 from swift_loader.config import LoaderConfig, Settings, check_dataset_class, checked_kwargs
 from swift_loader.epoch import Epoch, EpochSetter
 from swift_loader.errors import ConfigError, LoaderClosed
+from swift_loader.keywords import explained
 from swift_loader.placement import checked_index, current_device, name_of, own_count, own_index, stage_of
 from swift_loader.pool import flight
 from swift_loader.pool.keeping import origin_for
@@ -54,6 +55,7 @@ class SwiftLoader:
         ...     batches = list(loader)
     """
 
+    @explained(known=Settings.__optional_keys__)
     def __init__(
         self,
         dataset_class: Callable[..., Any],
@@ -82,6 +84,7 @@ class SwiftLoader:
         self._start_arguments: tuple[Any, ...] = ()
 
     @classmethod
+    @explained(known=Settings.__optional_keys__)
     def from_dataset(
         cls,
         dataset: Any,

@@ -73,8 +73,8 @@ class State:
     def turned_to(self, epoch: int) -> State:
         """Where the next iteration begins once ``set_epoch(epoch)`` was called: at that epoch's beginning.
 
-        But whoever loads a checkpoint wants what is left, and names the epoch in which it was saved as well: that is the
-        one that it is inside of, or the one that had just ended.
+        But whoever loads a checkpoint wants what is left, and names the epoch in which it was saved as well: the one
+        that it is inside of, or the one that had just ended.
         """
         here = self.position
         saved_in = (here.epoch,) if here.is_inside else (here.epoch, here.epoch - 1)

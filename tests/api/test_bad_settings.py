@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import math
+import re
 
 import pytest
 
-from swift_loader import ConfigError, LoaderClosed, SwiftLoader, SwiftLoaderError
+from swift_loader import ConfigError, DataLoader, LoaderClosed, SwiftLoader, SwiftLoaderError
+from tests.api.argument_table import DESIGNED
 from tests.datasets import Iterates, Numbers, WithoutLength
 from tests.loaders import made, started
 from tests.torch_datasets import TorchIterable, TorchWithoutLength
@@ -85,9 +87,65 @@ def test_a_misspelt_keyword_is_refused_with_the_nearest_name(written: str, meant
         made(Numbers, **{written: 1})
 
 
-def test_an_unknown_keyword_is_refused_with_all_names():
-    with pytest.raises(ConfigError, match=r"no argument 'zzz'; known are: allow_fork, .*worker_threads"):
+def test_an_unknown_keyword_is_refused_with_all_names_by_what_they_are_about():
+    with pytest.raises(ConfigError, match=r"no argument 'zzz', nor one with a name like it") as caught:
         made(Numbers, zzz=1)
+    told = set(re.findall(r"\w+", str(caught.value)))
+    assert set(DESIGNED) - {"seed_numer", "seed_number"} <= told
+    assert re.search(r"^  failures: on_error, .*timeout_s$", str(caught.value), re.MULTILINE)
+
+
+def test_what_is_missing_is_told_with_what_it_is():
+    with pytest.raises(ConfigError, match=r"^SwiftLoader lacks nb_consumer \(GPUs, or ranks.*, worker_per_consumer \("):
+        SwiftLoader(Numbers, {}, 4)
+    with pytest.raises(ConfigError, match=r"lacks dataset_kwargs .* For a dataset that exists already.*from_dataset\("):
+        SwiftLoader(Numbers(3), batch_size=4)
+    with pytest.raises(ConfigError, match=r"^SwiftLoader.from_dataset lacks nb_consumer .*, worker_per_consumer \("):
+        SwiftLoader.from_dataset(Numbers(3), batch_size=4)
+    with pytest.raises(ConfigError, match=r"^DataLoader lacks dataset_params \(.*\), nb_worker \("):
+        DataLoader(Numbers, batch_size=4)
+
+
+def test_all_of_torchs_words_are_told_at_once_and_what_is_missing_too():
+    dataset = Numbers(3)
+    with pytest.raises(ConfigError) as caught:
+        SwiftLoader(dataset, batch_size=4, num_workers=2, pin_memory=True, persistent_workers=True)
+    lines = str(caught.value).splitlines()
+    assert [line.split("'")[1] for line in lines[:3]] == ["num_workers", "pin_memory", "persistent_workers"]
+    assert "here it is worker_per_consumer (of one rank in both" in lines[0]
+    assert lines[3].startswith("SwiftLoader lacks dataset_kwargs")
+
+
+@pytest.mark.parametrize(
+    ("word", "told"),
+    [
+        ("device", "SwiftLoader.start(consumer_index, device, to_device) takes it"),
+        ("nb_worker_per_consumer", "here it is worker_per_consumer"),
+        ("generator", "here it is seed (your process's generators are neither read nor moved on)"),
+        ("pin_memory", "given by the device in loader.start(rank, device); nothing to set"),
+        ("sampler", "here it is plan (an order is a function"),
+        ("dataset_params", "here it is dataset_kwargs"),
+    ],
+)
+def test_a_word_that_others_have_is_told_with_ours(word: str, told: str):
+    with pytest.raises(ConfigError) as caught:
+        made(Numbers, **{word: 1})
+    assert f"SwiftLoader has no argument {word!r}: {told}" in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("word", "told"),
+    [
+        ("num_workers", "here it is nb_worker (of one rank in both"),
+        ("sampler", "here it is SwiftLoader's plan (an order"),
+        ("seed", "only SwiftLoader has it"),
+        ("pin_memory_device", "given by device"),
+    ],
+)
+def test_the_other_loader_tells_it_in_its_own_words(word: str, told: str):
+    with pytest.raises(ConfigError) as caught:
+        DataLoader(Numbers, {}, 4, 0, **{word: 1})
+    assert f"DataLoader has no argument {word!r}: {told}" in str(caught.value)
 
 
 def test_two_spellings_of_the_seed_at_once_are_refused():
