@@ -13,6 +13,7 @@ from threading import Event
 from time import monotonic
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
+from swift_loader.callers import users_line
 from swift_loader.config import Settings
 from swift_loader.errors import ConfigError
 from swift_loader.keywords import explained
@@ -284,7 +285,7 @@ def _can_pin() -> bool:
     warnings.warn(
         "pin_memory=True has no effect: there is no accelerator here that memory could be page-locked for",
         RuntimeWarning,
-        stacklevel=3,  # as from the line that makes the loader
+        stacklevel=users_line(),
     )
     return False
 

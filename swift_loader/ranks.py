@@ -10,6 +10,8 @@ import atexit
 import contextlib
 import itertools
 import json
+import os
+import secrets
 import sys
 import threading
 from collections import defaultdict
@@ -72,6 +74,33 @@ def agreed_seed(drawn: int, consumer_count: int, ordinal: int) -> int:
     store = _store(distributed)
     kind = "one" if consumer_count == 1 else "many"  # they are counted apart
     return int(store.compare_set(f"swift_loader/{kind}/{ordinal}/seed", "", str(drawn)))
+
+
+class Lot:
+    """The seed of a loader: what was set, or else drawn once and carried along when the loader is pickled or forked, so
+    that ranks made from it agree.
+    """
+
+    def __init__(self, seed: int | None, consumer_count: int) -> None:
+        self.seed = secrets.randbits(63) if seed is None else seed
+        self.ordinal = next_ordinal(consumer_count)
+        self._consumer_count = consumer_count
+        self._built_by: int | None = os.getpid()
+        self._is_set = seed is not None
+
+    def agreed(self) -> int:
+        """The seed that all ranks take.
+
+        Raises:
+            ConfigError: where there is no way to agree.
+        """
+        has_travelled = self._built_by != os.getpid()
+        if self._is_set or has_travelled:
+            return self.seed
+        return agreed_seed(self.seed, self._consumer_count, self.ordinal)
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "_built_by": None}
 
 
 class Agreement:
