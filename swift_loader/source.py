@@ -58,8 +58,9 @@ class Source:
 
     def used(self) -> Any:
         """The dataset, built if it was not: from now on it stays."""
+        dataset = self._build()
         self._is_used = True
-        return self._build()
+        return dataset
 
     def count(self) -> int:
         """How many samples there are; the dataset is built for it if nobody has said so yet."""
