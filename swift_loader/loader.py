@@ -71,7 +71,7 @@ class SwiftLoader:
         self._config = LoaderConfig.parse(batch_size, nb_consumer, worker_per_consumer, shuffle, settings)
         check_dataset_class(dataset_class)
         self._source = Source(dataset_class, checked_kwargs(dataset_kwargs))
-        self._lot = Lot(self._config.seed, self._config.consumer_count)
+        self._lot = Lot(self._config)
         self._restarts = 0
         self._state = State.of_epoch()
         """What to go on from: the beginning, or what was loaded."""

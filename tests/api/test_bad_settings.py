@@ -7,12 +7,12 @@ import re
 
 import pytest
 
-from swift_loader import ConfigError, DataLoader, LoaderClosed, SwiftLoader, SwiftLoaderError
+from swift_loader import ConfigError, DataLoader, EpochPlan, LoaderClosed, SwiftLoader, SwiftLoaderError
 from tests.api.argument_table import DESIGNED
-from tests.datasets import Iterates, Numbers, WithoutLength
+from tests.datasets import Iterates, Numbers, Random, WithoutLength
 from tests.loaders import made, started
 from tests.torch_datasets import TorchIterable, TorchWithoutLength
-from tests.watching import flat
+from tests.watching import flat, plain
 
 _COUNTS = ["batch_size", "nb_consumer", "data_queue_size", "message_queue_size", "nearby_mix", "worker_threads",
            "max_attempts", "max_nb_batch_on_device", "memory_budget", "max_batch_nbytes",
@@ -285,9 +285,38 @@ def test_set_epoch_wants_a_whole_number(epoch):
         loader.set_epoch(epoch)
 
 
-def test_several_consumers_without_a_seed_cannot_agree():
-    with pytest.raises(ConfigError, match=r"no process group is initialised.*give seed="):
-        made(Numbers, nb_consumer=2, seed=None).start(0)
+@pytest.mark.parametrize(
+    "settings", [{}, {"nearby_shuffle": 0}, {"shuffle": False, "elastic": True, "random_per": "sample"}]
+)
+def test_several_consumers_that_draw_alike_cannot_agree_without_a_seed_and_are_told_the_ways(settings: dict):
+    ways = r"no process group is initialised.*Give seed=.*or call torch.distributed.init_process_group in 2 ranks.*once"
+    with pytest.raises(ConfigError, match=ways):
+        made(Numbers, nb_consumer=2, seed=None, **settings).start(0)
+
+
+@pytest.mark.parametrize(
+    "settings", [{"shuffle": False}, {"plan": EpochPlan(sample_count=12, batch_size=4, consumer_count=3)}]
+)
+def test_several_consumers_need_no_seed_where_it_decides_no_order(settings: dict):
+    found = []
+    for consumer in range(3):
+        given = {"nb_consumer": 3, "seed": None, "worker_per_consumer": 0, "batch_size": 4, **settings}
+        with made(Numbers, {"count": 12}, **given) as loader:
+            loader.start(consumer)
+            found += flat(loader)
+    assert sorted(found) == list(range(12))
+
+
+def test_consumers_without_a_seed_go_on_each_with_the_random_numbers_that_it_drew():
+    given = {"nb_consumer": 2, "seed": None, "worker_per_consumer": 0, "shuffle": False}
+    with made(Random, {"count": 40}, **given) as loader:
+        loader.start(1)
+        whole = [plain(batch) for batch in loader]
+        state = {**loader.state_dict(), "epoch": 0, "step": 1}
+    with made(Random, {"count": 40}, **given) as loader:
+        loader.load_state_dict(state)
+        loader.start(1)
+        assert [plain(batch) for batch in loader] == whole[1:]
 
 
 def test_a_started_loader_cannot_be_pickled():
