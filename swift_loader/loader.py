@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self, Unpack
 
 from swift_loader.config import LoaderConfig, Settings, check_dataset_class, checked_kwargs
-from swift_loader.epoch import Epoch, EpochSetter
+from swift_loader.epoch import Epoch
 from swift_loader.errors import ConfigError, LoaderClosed
 from swift_loader.keywords import explained
 from swift_loader.placement import checked_index, current_device, name_of, own_count, own_index, stage_of
@@ -26,6 +26,7 @@ from swift_loader.ranks import Lot
 from swift_loader.replay import Replay
 from swift_loader.runtime import Runtime, refuse_other_settings
 from swift_loader.source import Source
+from swift_loader.torchlike import TorchLike
 
 if TYPE_CHECKING:
     import torch
@@ -33,7 +34,15 @@ if TYPE_CHECKING:
     from swift_loader.tuning import Tuning, Wishes
 
 
-class SwiftLoader:
+_STARTED = (
+    "a loader that was started cannot be pickled: send it before start(). If nobody meant to send it, then something "
+    "that is sent to workers holds it: mostly a function that uses `self`, such as "
+    "`dataset_class=lambda: Images(self.folder)` in a class that has the loader, or a trainer that does. Give it what "
+    "it needs instead, as in `folder = self.folder` and `lambda: Images(folder)`, or through dataset_kwargs"
+)
+
+
+class SwiftLoader(TorchLike):
     """Streams batches of a map-style dataset to the consumers (GPUs, ranks) of a training job.
 
     Args:
@@ -184,34 +193,14 @@ class SwiftLoader:
         return self._started().last_batch_mask()
 
     @property
-    def batch_size(self) -> int:
-        """Samples in one consumer's batch."""
-        return self._config.batch_size
-
-    @property
     def nb_consumer(self) -> int:
         """How many GPUs, or ranks, it serves."""
         return self._config.consumer_count
 
     @property
-    def num_workers(self) -> int:
-        """What torch's loader calls ``worker_per_consumer``."""
-        return self._config.worker_count
-
-    @property
     def worker_pids(self) -> list[int]:
         """The processes that make batches now, for who wants to look at them; those that are replaced have others."""
         return [] if self._runtime is None else self._runtime.worker_pids()
-
-    @property
-    def sampler(self) -> EpochSetter:
-        """What frameworks look for to call ``set_epoch`` on; there is nothing else to it."""
-        return EpochSetter(self)
-
-    @property
-    def batch_sampler(self) -> None:
-        """Frameworks that have found a sampler look for this one too."""
-        return
 
     def set_epoch(self, epoch: int) -> None:
         """Has the next iteration be this epoch, from its beginning: each time that it is called, also for one that was.
@@ -375,7 +364,7 @@ class SwiftLoader:
 
     def __getstate__(self) -> dict[str, Any]:
         if self._runtime is not None:
-            raise ConfigError("a loader that was started cannot be pickled: send it before start()")
+            raise ConfigError(_STARTED)
         return self.__dict__.copy()
 
     def _agreed_seed(self) -> int:

@@ -163,6 +163,11 @@ class Runtime:
         self._is_adrift = False
 
     @property
+    def next_epoch(self) -> int:
+        """The epoch of the next iteration."""
+        return self._begins.position.epoch
+
+    @property
     def sample_count(self) -> int:
         """As the workers have counted them."""
         return self._pool.sample_count
