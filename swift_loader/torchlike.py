@@ -108,8 +108,8 @@ class BatchIndices:
         plan, consumer, epoch = runtime.plan, runtime.consumer, runtime.next_epoch
         assert plan is not None
         warnings.warn(
-            f"the batches of epoch {epoch} are made outside of the loader, of the indices in loader.batch_sampler: the same "
-            "samples in the same order, but with other random numbers, torch's default collate if there is no "
+            f"the batches of epoch {epoch} are made outside of the loader, of the indices in loader.batch_sampler: the "
+            "same samples in the same order, but with other random numbers, torch's default collate if there is no "
             "collate_fn, in the host's memory, and not counted by loader.state_dict(). loader.load_state_dict(state) "
             "goes on at any step, at once, with the batches that the loader would have made",
             stacklevel=users_line(),

@@ -8,8 +8,8 @@ from swift_loader.errors import ConfigError, DataError, FailureReport, SwiftLoad
 from swift_loader.pool.dispatch import Delivery, Failed
 
 _OF_GETATTR = (
-    ". If a class of the dataset has a __getattr__ that asks an attribute of self, as in getattr(self.ds, name): that is "
-    "not there yet while it is unpickled, so it asks itself for ever. Let it begin with "
+    ". If a class of the dataset has a __getattr__ that asks an attribute of self, as in getattr(self.ds, name): that "
+    "is not there yet while it is unpickled, so it asks itself for ever. Let it begin with "
     "`if name.startswith('__') or name == 'ds': raise AttributeError(name)`"
 )
 
