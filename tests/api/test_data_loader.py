@@ -134,8 +134,15 @@ def _spread(numbers: list[int], count: int) -> int:
 
 
 def test_max_minibatch_length_is_the_most_bytes_of_a_batch():
-    with pytest.raises(LayoutError, match="is more than"):
-        DataLoader(Pictures, {"count": 8}, 4, 1, max_minibatch_length=4 * 64 * 1024)
+    told = r"is more than the 65,536 that max_minibatch_length allows: make batch_size smaller, or raise it \("
+    with pytest.raises(LayoutError, match=told) as caught:
+        DataLoader(Pictures, {"count": 8}, 4, 1, max_minibatch_length=64 * 1024)
+    assert "max_batch_nbytes" not in str(caught.value)
+    with (
+        DataLoader(Pictures, {"count": 8}, 4, 0, max_minibatch_length=64 * 1024) as loader,
+        pytest.raises(LayoutError, match=r"max_batch_nbytes \(max_minibatch_length of a DataLoader\) allows"),
+    ):
+        next(iter(loader))
     with DataLoader(Pictures, {"count": 8}, 4, 0, max_minibatch_length=5 * 64 * 1024) as loader:
         assert len(list(loader)) == 2
 
