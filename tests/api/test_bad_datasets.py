@@ -130,6 +130,28 @@ def test_a_function_that_makes_a_dataset_without_a_length_is_refused(count: int)
         made(make_without_length, worker_per_consumer=count).start(0)
 
 
+class Wraps:
+    """Hands on to another dataset all that it has not itself."""
+
+    def __init__(self, ds: list[int]) -> None:
+        self.ds = ds
+
+    def __getattr__(self, name: str) -> object:
+        return getattr(self.ds, name)
+
+    def __len__(self) -> int:
+        return len(self.ds)
+
+    def __getitem__(self, index: int) -> int:
+        return self.ds[index]
+
+
+def test_a_getattr_that_asks_itself_while_it_is_unpickled_is_explained():
+    told = r"RecursionError.*has a __getattr__ that asks an attribute of self.*raise AttributeError\(name\)"
+    with pytest.raises(WorkerStartFailed, match=told):
+        SwiftLoader.from_dataset(Wraps([1, 2]), 2, 1, 1).start(0)
+
+
 def test_a_generator_cannot_be_sent_and_the_error_names_the_ways_out():
     refusal = r"cannot be sent to worker processes: .*generator.*start_method='fork'"
     with pytest.raises(ConfigError, match=refusal):

@@ -326,6 +326,19 @@ def test_a_started_loader_cannot_be_pickled():
         pickle.dumps(loader)
 
 
+def test_a_function_that_holds_a_started_loader_is_told_how_to_do_without():
+    class Module:
+        def __init__(self, loader: SwiftLoader) -> None:
+            self.count, self.trainer = 3, [loader]
+
+        def other(self) -> SwiftLoader:
+            return made(lambda: Numbers(self.count))
+
+    told = r"cannot be sent.*a function that uses `self`.*folder = self.folder"
+    with started(Numbers, worker_per_consumer=0) as loader, pytest.raises(ConfigError, match=told):
+        Module(loader).other().start(0)
+
+
 def test_last_batch_mask_before_the_first_batch_says_so():
     with started(Numbers, worker_per_consumer=0) as loader, pytest.raises(ConfigError, match="none was"):
         _ = loader.last_batch_mask

@@ -186,6 +186,13 @@ def test_pin_memory_says_where_it_has_no_effect():
         assert flat(loader) == list(range(8))
 
 
+@pytest.mark.parametrize("kind", [DataLoader, AsyncDataLoader])
+def test_a_warning_names_the_line_that_makes_the_loader(kind: type[DataLoader]):
+    with pytest.warns(UserWarning, match="Numbers is empty") as warned, kind(Numbers, {"count": 0}, 4, 0) as loader:
+        assert list(loader) == []
+    assert [warning.filename for warning in warned] == [__file__]
+
+
 @pytest.mark.skipif(not torch.accelerator.is_available(), reason="there is no accelerator")
 def test_pin_memory_page_locks_batches():
     with DataLoader(Pictures, {"count": 8}, 4, 1, pin_memory=True) as loader:
