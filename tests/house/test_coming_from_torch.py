@@ -81,6 +81,7 @@ def test_the_code_of_the_page_runs_from_top_to_bottom(tmp_path):
         *(2 * whole_batches_of_32, 2 * whole_batches_of_32),  # torch's and ours
         one_epoch,  # from a dataset that exists
         *(2 * one_epoch, 2 * one_epoch),  # torch's sampler, and ours
+        2 * 97,  # epoch 0, twice
         one_epoch,  # with random numbers
         *(0, 0),  # the checkpoint and the evaluation count for themselves
         one_epoch + one_epoch // 10,  # a curriculum
