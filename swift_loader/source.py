@@ -8,6 +8,7 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable, Iterator
 from typing import Any
+from weakref import ReferenceType, ref
 
 from swift_loader.errors import ConfigError
 from swift_loader.pool.recipe import checked_length
@@ -25,7 +26,9 @@ class Source:
         """Once it is known."""
         self._built = given
         self._is_used = given is not None
-        self._unbuilt = Unbuilt(self)
+        self._unbuilt: ReferenceType[Unbuilt] | None = (
+            None  # itself would be a circle, which keeps the dataset
+        )
 
     @classmethod
     def of(cls, dataset: Any) -> Source:
@@ -46,7 +49,13 @@ class Source:
     @property
     def dataset(self) -> Any:
         """The dataset in this process, or what becomes it when it is first used."""
-        return self._built if self._is_used else self._unbuilt
+        if self._is_used:
+            return self._built
+        unbuilt = None if self._unbuilt is None else self._unbuilt()
+        if unbuilt is None:
+            unbuilt = Unbuilt(self)
+            self._unbuilt = ref(unbuilt)
+        return unbuilt
 
     @property
     def known_class(self) -> type | None:
@@ -93,7 +102,7 @@ class Unbuilt:
     iterable) are known before.
     """
 
-    __slots__ = ("_source",)
+    __slots__ = ("__weakref__", "_source")
 
     def __init__(self, source: Source) -> None:
         object.__setattr__(self, "_source", source)

@@ -75,6 +75,19 @@ def test_before_start_only_the_number_of_batches_has_to_be_counted():
     assert Costly.here == 1
 
 
+def test_no_dataset_outlives_the_loader_and_its_user():
+    gc.disable()
+    try:
+        for loader in (loader_of(), SwiftLoader.from_dataset(Costly(3), 2, 1, 0)):
+            dataset = loader.dataset
+            assert dataset is loader.dataset
+            assert dataset[0] == 0
+        del loader, dataset
+        assert not Costly.alive
+    finally:
+        gc.enable()
+
+
 def test_a_dataset_that_was_looked_into_stays():
     with loader_of() as loader:
         loader.dataset.labels.append("neither")
