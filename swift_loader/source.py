@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 from weakref import ReferenceType, ref
 
+from swift_loader.config import check_dataset_class
 from swift_loader.errors import ConfigError
 from swift_loader.pool.recipe import checked_length
 
@@ -26,9 +27,7 @@ class Source:
         """Once it is known."""
         self._built = given
         self._is_used = given is not None
-        self._unbuilt: ReferenceType[Unbuilt] | None = (
-            None  # itself would be a circle, which keeps the dataset
-        )
+        self._unbuilt: ReferenceType[Unbuilt] | None = None  # itself would be a circle, which keeps the dataset
 
     @classmethod
     def of(cls, dataset: Any) -> Source:
@@ -43,6 +42,7 @@ class Source:
                 f"from_dataset takes a dataset, and {name} is a class: SwiftLoader({name}, dataset_kwargs, ...) has "
                 f"each worker build one, from_dataset({name}(...), ...) sends them yours"
             )
+        check_dataset_class(type(dataset))
         checked_length(dataset)
         return cls(type(dataset), {}, dataset)
 
