@@ -34,7 +34,7 @@ with SwiftLoader.from_dataset(rows, **settings) if given else SwiftLoader(Pictur
         ("a batch", 100_000, 0, "LayoutError: no memory for a batch of 262,208 bytes: File too large"),
     ],
 )
-def test_d_files_that_may_not_grow_are_told_with_the_limit(
+def test_d17_files_that_may_not_grow_are_told_with_the_limit(
     what: str, limit: int, given: int, told: str, tmp_path: Path
 ):
     out = run_script(tmp_path, SCRIPT, str(limit), str(given))
