@@ -67,8 +67,8 @@ class DataLoader:
     """
 
     _words: ClassVar = {
-        "max_batch_nbytes (max_minibatch_length of a DataLoader)": "max_minibatch_length",
-        "; by default it is a quarter of memory_budget": "",
+        " (a DataLoader's max_minibatch_length)": "",
+        ", by default a quarter of memory_budget": "",
         "worker_per_consumer": "nb_worker",
         "dataset_kwargs": "dataset_params",
         "max_batch_nbytes": "max_minibatch_length",

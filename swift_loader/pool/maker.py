@@ -378,8 +378,8 @@ def refuse_too_large(nbytes: int, most: int) -> None:
     """Raises `LayoutError` for a batch that is larger than is allowed; a sample is never larger than its batch."""
     if nbytes > most:
         raise LayoutError(
-            f"a batch of {nbytes:,} bytes is more than the {most:,} that max_batch_nbytes (max_minibatch_length of a "
-            "DataLoader) allows: make batch_size smaller, or raise it; by default it is a quarter of memory_budget"
+            f"a batch of {nbytes:,} bytes is more than max_batch_nbytes allows, {most:,} (a DataLoader's "
+            "max_minibatch_length): make batch_size smaller, or raise it, by default a quarter of memory_budget"
         )
 
 

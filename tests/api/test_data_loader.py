@@ -134,13 +134,15 @@ def _spread(numbers: list[int], count: int) -> int:
 
 
 def test_max_minibatch_length_is_the_most_bytes_of_a_batch():
-    told = r"is more than the 65,536 that max_minibatch_length allows: make batch_size smaller, or raise it \("
+    told = r"is more than max_minibatch_length allows, 65,536: make batch_size smaller, or raise it \("
     with pytest.raises(LayoutError, match=told) as caught:
         DataLoader(Pictures, {"count": 8}, 4, 1, max_minibatch_length=64 * 1024)
     assert "max_batch_nbytes" not in str(caught.value)
     with (
         DataLoader(Pictures, {"count": 8}, 4, 0, max_minibatch_length=64 * 1024) as loader,
-        pytest.raises(LayoutError, match=r"max_batch_nbytes \(max_minibatch_length of a DataLoader\) allows"),
+        pytest.raises(
+            LayoutError, match=r"more than max_batch_nbytes allows, 65,536 \(a DataLoader's max_minibatch_length\)"
+        ),
     ):
         next(iter(loader))
     with DataLoader(Pictures, {"count": 8}, 4, 0, max_minibatch_length=5 * 64 * 1024) as loader:
