@@ -13,8 +13,10 @@ from threading import Event
 from time import monotonic
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
+from swift_loader.callers import users_line
 from swift_loader.config import Settings
-from swift_loader.errors import ConfigError
+from swift_loader.errors import ConfigError, SwiftLoaderError
+from swift_loader.keywords import explained
 from swift_loader.loader import SwiftLoader
 from swift_loader.pool.gpus import OneGpuEach
 
@@ -65,12 +67,16 @@ class DataLoader:
     """
 
     _words: ClassVar = {
+        " (a DataLoader's max_minibatch_length)": "",
+        ", by default a quarter of memory_budget": "",
         "worker_per_consumer": "nb_worker",
         "dataset_kwargs": "dataset_params",
         "max_batch_nbytes": "max_minibatch_length",
+        "the device in loader.start(rank, device)": "device",
     }
     """What is called otherwise here than by `SwiftLoader`."""
 
+    @explained(words=_words)
     def __init__(  # noqa: PLR0913, PLR0917 - the document's signature
         self,
         dataset_class: Callable[..., Any],
@@ -110,9 +116,9 @@ class DataLoader:
             settings["data_queue_size"] = max_queue_size * max(1, nb_worker)
         with _in_words_of(self):
             loader = SwiftLoader(dataset_class, dataset_params, batch_size, 1, nb_worker, shuffle, **settings)
-        self._loader = loader
-        pins = pin_memory and device is None and _can_pin()
-        loader.start(0, device, _pinned if pins else None)
+            self._loader = loader
+            pins = pin_memory and device is None and _can_pin()
+            loader.start(0, device, _pinned if pins else None)
         try:
             if prefetch_time and nb_worker:
                 _wait_for(loader, min(len(loader), settings["data_queue_size"]), prefetch_time)
@@ -194,6 +200,7 @@ class AsyncDataLoader(DataLoader):
 
     _words: ClassVar = {**DataLoader._words, "worker_per_consumer": "nb_servers"}
 
+    @explained(words=_words)
     def __init__(  # noqa: PLR0913, PLR0917 - as `DataLoader`
         self,
         dataset_class: Callable[..., Any],
@@ -248,12 +255,13 @@ def _gpus(gpu_indices: Any, worker_count: Any) -> OneGpuEach:
 def _in_words_of(loader: DataLoader) -> Iterator[None]:
     try:
         yield
-    except ConfigError as error:
-        text = str(error)
+    except SwiftLoaderError as error:
+        text = str(error.args[0]) if error.args else ""
         for ours, theirs in loader._words.items():
             text = text.replace(ours, theirs)
         # What only SwiftLoader has is named as its own.
-        raise ConfigError(re.sub(r"SwiftLoader(?!\.)", type(loader).__name__, text)) from error.__cause__
+        error.args = (re.sub(r"SwiftLoader(?!\.)", type(loader).__name__, text),)
+        raise
 
 
 def _refuse_wrong(queue_size: Any, prefetch_time: Any, pin_memory: Any, use_threading: Any) -> None:
@@ -280,7 +288,7 @@ def _can_pin() -> bool:
     warnings.warn(
         "pin_memory=True has no effect: there is no accelerator here that memory could be page-locked for",
         RuntimeWarning,
-        stacklevel=3,  # as from the line that makes the loader
+        stacklevel=users_line(),
     )
     return False
 

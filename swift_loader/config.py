@@ -6,7 +6,6 @@ record under the house's names. Whatever it lets through, the other rooms trust.
 
 from __future__ import annotations
 
-import difflib
 import math
 import operator
 from collections.abc import Callable, Mapping
@@ -16,6 +15,8 @@ from typing import TYPE_CHECKING, Any, Literal, Self, TypedDict, get_args
 
 from swift_loader.caching import CacheSetting
 from swift_loader.errors import ConfigError
+from swift_loader.keywords import refuse_unknown
+from swift_loader.logs import LogSetting
 from swift_loader.rotating import RotationSetting
 
 if TYPE_CHECKING:
@@ -27,7 +28,6 @@ StartMethod = Literal["auto", "forkserver", "spawn", "fork"]
 OnError = Literal["raise", "skip"]
 Ragged = Literal["error", "list"]
 Engine = Literal["local"]
-LogLevel = Literal["TRACE", "DEBUG", "INFO", "SUCCESS", "WARNING", "ERROR", "CRITICAL"]
 
 
 class Settings(TypedDict, total=False):
@@ -75,15 +75,6 @@ class Settings(TypedDict, total=False):
     engine: Engine
     rotation_setting: RotationSetting | Mapping[str, Any] | None
     cache_setting: CacheSetting | dict[str, Any] | None
-
-
-@dataclass(frozen=True, slots=True)
-class LogSetting:
-    """Where the log goes."""
-
-    path: str | None
-    stdout: bool
-    level: LogLevel
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -150,7 +141,7 @@ class LoaderConfig:
         settings: Mapping[str, Any],
     ) -> Self:
         """Checks the public constructor's arguments; raises `ConfigError` for the first that is wrong."""
-        _refuse_unknown(settings)
+        refuse_unknown("SwiftLoader", settings, {*Settings.__optional_keys__, *_TAKEN_BY_POSITION})
         given = _Given(settings)
         rows = _whole("batch_size", batch_size, least=1)
         consumers = _whole("nb_consumer", nb_consumer, least=1)
@@ -174,7 +165,7 @@ class LoaderConfig:
             collate_fn=given.function("collate_fn"),
             batch_encoder=encoder,
             batch_decoder=decoder,
-            log=_log(settings.get("logger")),
+            log=LogSetting.parse(settings.get("logger")),
             window=given.whole("nearby_shuffle", 5 * rows * (consumers if elastic else 1), least=0),
             mix=given.whole("nearby_mix", 16, least=1),
             benchmark=given.flag("benchmark", default=True),
@@ -272,16 +263,6 @@ class _Given:
         return float(value)
 
 
-def _refuse_unknown(settings: Mapping[str, Any]) -> None:
-    known = Settings.__optional_keys__
-    for name in settings:
-        if name in known:
-            continue
-        near = difflib.get_close_matches(name, [*known, *_TAKEN_BY_POSITION], n=1)
-        hint = f"; did you mean {near[0]!r}?" if near else f"; known are: {', '.join(sorted(known))}"
-        raise ConfigError(f"SwiftLoader has no argument {name!r}{hint}")
-
-
 _TAKEN_BY_POSITION = ("dataset_class", "dataset_kwargs", "batch_size", "nb_consumer", "worker_per_consumer", "shuffle")
 _SEED_SPELLINGS = ("seed", "seed_numer", "seed_number")
 
@@ -330,25 +311,6 @@ def _plan(plan: Any) -> Plan | None:
             f"plan= needs the methods step_count, indices and fingerprint; {_described(plan)} lacks {missing}"
         )
     return plan  # type: ignore[no-any-return] # its methods were just looked for
-
-
-def _log(logger: object) -> LogSetting | None:
-    if logger is None:
-        return None
-    if isinstance(logger, str | Path):
-        return LogSetting(path=str(logger), stdout=False, level="DEBUG")
-    if not isinstance(logger, dict):
-        raise ConfigError(f"logger must be a file prefix or a dict, not {_described(logger)}")
-    for key in logger:
-        if key not in ("path", "stdout", "level"):
-            raise ConfigError(f"logger has no key {key!r}: its keys are path, stdout and level")
-    path, level = logger.get("path"), str(logger.get("level") or "DEBUG").upper()
-    if path is not None and not isinstance(path, str | Path):
-        raise ConfigError(f"logger['path'] must be a file prefix, not {_described(path)}")
-    if level not in get_args(LogLevel):
-        raise ConfigError(f"logger['level'] must be one of {', '.join(get_args(LogLevel))}, not {level!r}")
-    stdout = _flag("logger['stdout']", logger.get("stdout", False))
-    return LogSetting(path=None if path is None else str(path), stdout=stdout, level=level)  # type: ignore[arg-type] # just checked
 
 
 def check_dataset_class(dataset_class: Any) -> None:

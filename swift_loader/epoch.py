@@ -1,4 +1,4 @@
-"""One iteration over one epoch, and what frameworks name epochs by."""
+"""One iteration over one epoch."""
 
 from __future__ import annotations
 
@@ -11,8 +11,6 @@ from swift_loader.runtime import Runtime
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-
-    from swift_loader.loader import SwiftLoader
 
 
 class Epoch:
@@ -53,17 +51,3 @@ class Epoch:
                 if runtime.is_over:
                     self._is_over = True
                     runtime.end()
-
-
-class EpochSetter:
-    """Stands where torch's loader has its sampler, for frameworks that tell it the epoch."""
-
-    def __init__(self, loader: SwiftLoader) -> None:
-        self._loader = loader
-
-    def set_epoch(self, epoch: int) -> None:
-        """As `SwiftLoader.set_epoch`, but never back: a loader that a framework goes through again and again beside a
-        longer one is ahead of the epochs that the framework counts.
-        """
-        if type(epoch) is not int or not 0 <= epoch <= int(self._loader.state_dict()["epoch"]):
-            self._loader.set_epoch(epoch)

@@ -9,24 +9,26 @@ from __future__ import annotations
 import copy
 import dataclasses
 import os
-import secrets
 import warnings
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self, Unpack
 
-from swift_loader import ranks
 from swift_loader.config import LoaderConfig, Settings, check_dataset_class, checked_kwargs
 from swift_loader.engines.choose import begin_early
-from swift_loader.epoch import Epoch, EpochSetter
+from swift_loader.epoch import Epoch
 from swift_loader.errors import ConfigError, LoaderClosed
+from swift_loader.keywords import explained
 from swift_loader.placement import checked_index, current_device, name_of, own_count, own_index, stage_of
 from swift_loader.pool import flight
 from swift_loader.pool.keeping import origin_for
-from swift_loader.pool.recipe import Recipe, checked_length
-from swift_loader.position import Position, State
+from swift_loader.pool.recipe import Recipe
+from swift_loader.position import State
+from swift_loader.ranks import Lot
 from swift_loader.replay import Replay
 from swift_loader.runtime import Runtime, refuse_other_settings
+from swift_loader.source import Source
+from swift_loader.torchlike import TorchLike
 
 if TYPE_CHECKING:
     import torch
@@ -34,7 +36,15 @@ if TYPE_CHECKING:
     from swift_loader.tuning import Tuning, Wishes
 
 
-class SwiftLoader:
+_STARTED = (
+    "a loader that was started cannot be pickled: send it before start(). If nobody meant to send it, then something "
+    "that is sent to workers holds it: mostly a function that uses `self`, such as "
+    "`dataset_class=lambda: Images(self.folder)` in a class that has the loader, or a trainer that does. Give it what "
+    "it needs instead, as in `folder = self.folder` and `lambda: Images(folder)`, or through dataset_kwargs"
+)
+
+
+class SwiftLoader(TorchLike):
     """Streams batches of a map-style dataset to the consumers (GPUs, ranks) of a training job.
 
     Args:
@@ -56,6 +66,7 @@ class SwiftLoader:
         ...     batches = list(loader)
     """
 
+    @explained(known=Settings.__optional_keys__)
     def __init__(
         self,
         dataset_class: Callable[..., Any],
@@ -70,21 +81,16 @@ class SwiftLoader:
         self._closed = False
         self._config = LoaderConfig.parse(batch_size, nb_consumer, worker_per_consumer, shuffle, settings)
         check_dataset_class(dataset_class)
-        self._dataset_class: Callable[..., Any] | None = dataset_class
-        self._dataset_kwargs = checked_kwargs(dataset_kwargs)
-        self._dataset: Any = None
-        self._was_given = False
-        # Drawn once and carried along when the loader is pickled or forked, so that ranks made from it agree.
-        self._seed = secrets.randbits(63) if self._config.seed is None else self._config.seed
-        self._built_by = os.getpid()
-        self._ordinal = ranks.next_ordinal(self._config.consumer_count)
+        self._source = Source(dataset_class, checked_kwargs(dataset_kwargs))
+        self._lot = Lot(self._config)
         self._restarts = 0
-        self._state = State(Position(), None, {})
+        self._state = State.of_epoch()
         """What to go on from: the beginning, or what was loaded."""
         self._start_arguments: tuple[Any, ...] = ()
         begin_early(self._config, dataset_class)
 
     @classmethod
+    @explained(known=Settings.__optional_keys__)
     def from_dataset(
         cls,
         dataset: Any,
@@ -95,10 +101,9 @@ class SwiftLoader:
         **settings: Unpack[Settings],
     ) -> Self:
         """A loader for a dataset that exists already; workers get copies, whose large arrays share memory."""
-        check_dataset_class(type(dataset))
-        checked_length(dataset)
+        source = Source.of(dataset)
         loader = cls(type(dataset), {}, batch_size, nb_consumer, worker_per_consumer, shuffle, **settings)
-        loader._dataset, loader._was_given = dataset, True
+        loader._source = source
         return loader
 
     def start(
@@ -134,7 +139,8 @@ class SwiftLoader:
         self._runtime = runtime
         try:
             self._refuse_closed()  # by another thread, or a signal handler, which has seen no runtime
-            runtime.open(f"{self._ordinal}.{self._restarts}")
+            runtime.open(f"{self._lot.ordinal}.{self._restarts}")
+            self._source.counted(runtime.sample_count)
             runtime.resume(self._state)
         except BaseException:
             self.close()
@@ -143,19 +149,18 @@ class SwiftLoader:
 
     def _recipe(self, consumer_index: int | None) -> Recipe:
         """What workers are told; for which consumer, if that is not clear."""
-        runtime, config = self._runtime, self._config
+        runtime, config, source = self._runtime, self._config, self._source
         if consumer_index is None and runtime is None and config.consumer_count > 1:
             raise ConfigError(f"consumer_index: which of the {config.consumer_count} consumers is meant?")
         known = 0 if runtime is None else runtime.consumer
-        given = self._dataset if self._was_given else None
         return Recipe(
-            dataset_class=None if self._was_given else self._dataset_class,
-            dataset_kwargs=self._dataset_kwargs,
-            dataset=given,
+            dataset_class=source.dataset_class if source.given is None else None,
+            dataset_kwargs=source.dataset_kwargs,
+            dataset=source.given,
             config=config,
             seed=self._agreed_seed() if runtime is None else runtime.seed,
             consumer=known if consumer_index is None else checked_index(consumer_index, config.consumer_count),
-            origin=origin_for(config, self._dataset_class, self._dataset_kwargs, given),
+            origin=origin_for(config, source.dataset_class, source.dataset_kwargs, source.given),
         )
 
     def __iter__(self) -> Iterator[Any]:
@@ -163,7 +168,7 @@ class SwiftLoader:
         return Epoch(self._started)
 
     def __len__(self) -> int:
-        """How many batches this consumer takes per epoch.
+        """How many batches this consumer takes per epoch. Before `start` the dataset is built here to be counted.
 
         Raises:
             ConfigError: if that depends on the consumer, and it is not clear which one this is.
@@ -172,17 +177,18 @@ class SwiftLoader:
         if runtime is not None and runtime.plan is not None:
             return runtime.plan.step_count(runtime.epoch, runtime.consumer)
         config = self._config
-        recipe = Recipe(None, {}, None, config, self._seed, 0)
-        plan = recipe.plan(checked_length(self.dataset) if config.plan is None else 1)
+        recipe = Recipe(None, {}, None, config, self._lot.seed, 0)
+        plan = recipe.plan(self._source.count() if config.plan is None else 1)
         return own_count([plan.step_count(0, consumer) for consumer in range(config.consumer_count)])
+
+    def __bool__(self) -> bool:
+        """There is a loader; how many batches it has is not asked, for which a dataset might have to be built."""
+        return True
 
     @property
     def dataset(self) -> Any:
-        """The dataset, in this process: built at first use."""
-        if self._dataset is None:
-            assert self._dataset_class is not None
-            self._dataset = self._dataset_class(**self._dataset_kwargs)
-        return self._dataset
+        """The dataset, in this process: built at first use, which `len` and `isinstance` after `start` are not."""
+        return self._source.dataset
 
     @property
     def last_batch_mask(self) -> torch.Tensor:
@@ -190,45 +196,28 @@ class SwiftLoader:
         return self._started().last_batch_mask()
 
     @property
-    def batch_size(self) -> int:
-        """Samples in one consumer's batch."""
-        return self._config.batch_size
-
-    @property
     def nb_consumer(self) -> int:
         """How many GPUs, or ranks, it serves."""
         return self._config.consumer_count
-
-    @property
-    def num_workers(self) -> int:
-        """What torch's loader calls ``worker_per_consumer``."""
-        return self._config.worker_count
 
     @property
     def worker_pids(self) -> list[int]:
         """The processes that make batches now, for who wants to look at them; those that are replaced have others."""
         return [] if self._runtime is None else self._runtime.worker_pids()
 
-    @property
-    def sampler(self) -> EpochSetter:
-        """What frameworks look for to call ``set_epoch`` on; there is nothing else to it."""
-        return EpochSetter(self)
-
-    @property
-    def batch_sampler(self) -> None:
-        """Frameworks that have found a sampler look for this one too."""
-        return
-
     def set_epoch(self, epoch: int) -> None:
-        """Has the next iteration be this epoch, if it is neither the current one nor the next anyway."""
+        """Has the next iteration be this epoch, from its beginning: each time that it is called, also for one that was.
+
+        What is being iterated goes on. Only after `load_state_dict`, and before a batch was taken, the epoch in which
+        the state was saved stays where it was left: there, to name it is to go on with it.
+        """
         if type(epoch) is not int or epoch < 0:
             raise ConfigError(f"set_epoch takes a whole number from 0 on, not {epoch!r}")
         self._refuse_closed()
         if self._runtime is not None:
             self._runtime.set_epoch(epoch)
         else:
-            here = self._state.position
-            self._state = dataclasses.replace(self._state, position=here.turned_to(epoch, here.epoch - 1))
+            self._state = self._state.turned_to(epoch)
 
     def state_dict(self) -> dict[str, int | str]:
         """Where this consumer is: at most 1 KB, at any step, for `load_state_dict`.
@@ -264,7 +253,7 @@ class SwiftLoader:
         config = self._config
         if config.seed is not None and loaded.seed not in (None, config.seed):
             raise ConfigError(f"the state does not fit this loader: seed was {loaded.seed} and is {config.seed}")
-        refuse_other_settings(loaded, config, self._seed)
+        refuse_other_settings(loaded, config, self._lot.seed)
         self._state = loaded
         runtime = self._runtime
         if runtime is None:
@@ -338,13 +327,13 @@ class SwiftLoader:
         self._refuse_closed()
         if self._runtime is not None:
             raise ConfigError("tune() starts loaders of its own: call it on a loader that was not started")
-        subject = tuning.Subject.of(self._dataset_class, self._dataset_kwargs)
+        subject = tuning.Subject.of(self._source.dataset_class, self._source.dataset_kwargs)
         return tuning.tuned(self._config, subject, self._set_otherwise, consumer_ms, wishes)
 
     def _set_otherwise(self, config: LoaderConfig) -> Self:
         """The same loader with other settings, from the beginning."""
         other = copy.copy(self)
-        other._config, other._state = config, State(Position(), None, {})
+        other._config, other._state = config, State.of_epoch()
         return other
 
     def close(self) -> None:
@@ -369,7 +358,7 @@ class SwiftLoader:
         )
 
     def __repr__(self) -> str:
-        name = getattr(self._dataset_class, "__name__", repr(self._dataset_class))
+        name = getattr(self._source.dataset_class, "__name__", repr(self._source.dataset_class))
         state = "closed" if self._closed else "new" if self._runtime is None else repr(self._runtime)
         config = self._config
         return (
@@ -378,16 +367,11 @@ class SwiftLoader:
 
     def __getstate__(self) -> dict[str, Any]:
         if self._runtime is not None:
-            raise ConfigError("a loader that was started cannot be pickled: send it before start()")
-        return {**self.__dict__, "_built_by": None}
+            raise ConfigError(_STARTED)
+        return self.__dict__.copy()
 
     def _agreed_seed(self) -> int:
-        if self._state.seed is not None:
-            return self._state.seed
-        travelled = self._built_by != os.getpid()
-        if self._config.seed is not None or travelled:
-            return self._seed
-        return ranks.agreed_seed(self._seed, self._config.consumer_count, self._ordinal)
+        return self._lot.agreed() if self._state.seed is None else self._state.seed
 
     def _refuse_closed(self) -> None:
         if self._closed:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Self
 
 from swift_loader.errors import ConfigError
@@ -48,14 +48,6 @@ class Position:
         """How many steps of the epoch are to be handed out."""
         return step_count - self.step - len(self.ahead)
 
-    def turned_to(self, epoch: int, current: int) -> Position:
-        """Where the next iteration begins once ``set_epoch(epoch)`` was called; ``current`` is the epoch before it.
-
-        Frameworks name the epoch that begins anyway, or the one that goes on: neither changes anything.
-        """
-        stays = (self.epoch,) if self.is_inside else (self.epoch, current)
-        return self if epoch in stays else Position(epoch)
-
     def copy(self) -> Position:
         """Another one at the same place."""
         return Position(self.epoch, self.step, set(self.ahead))
@@ -70,6 +62,25 @@ class State:
     """None where ranks have yet to agree on one."""
     settings: dict[str, Setting]
     """All that decides which batches there are; empty where it is not known yet how many samples there are."""
+    is_loaded: bool = False
+    """It is what a checkpoint kept, and nothing was taken since."""
+
+    @classmethod
+    def of_epoch(cls, epoch: int = 0) -> Self:
+        """An epoch's beginning."""
+        return cls(Position(epoch), None, {})
+
+    def turned_to(self, epoch: int) -> State:
+        """Where the next iteration begins once ``set_epoch(epoch)`` was called: at that epoch's beginning.
+
+        But whoever loads a checkpoint wants what is left, and names the epoch in which it was saved as well: the one
+        that it is inside of, or the one that had just ended.
+        """
+        here = self.position
+        saved_in = (here.epoch,) if here.is_inside else (here.epoch, here.epoch - 1)
+        if self.is_loaded and epoch in saved_in:
+            return self
+        return replace(self, position=Position(epoch), is_loaded=False)  # the seed that was loaded stays
 
     def to_dict(self) -> dict[str, int | str]:
         """Flat, and always with the same keys, as some checkpoint formats need it."""
@@ -103,7 +114,7 @@ class State:
             settings = json.loads(state["settings"]) if state["settings"] else {}
         except (TypeError, ValueError) as error:
             raise ConfigError(f"the state of the loader is damaged: {error}") from error
-        return cls(position, seed, settings)
+        return cls(position, seed, settings, is_loaded=True)
 
     def refuse_other(self, settings: Mapping[str, Setting]) -> None:
         """Compares with the settings of the loader that is to go on from here.

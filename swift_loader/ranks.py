@@ -10,6 +10,8 @@ import atexit
 import contextlib
 import itertools
 import json
+import os
+import secrets
 import sys
 import threading
 from collections import defaultdict
@@ -21,6 +23,7 @@ from swift_loader.errors import ConfigError, RankMismatch
 from swift_loader.telemetry import Standing
 
 if TYPE_CHECKING:
+    from swift_loader.config import LoaderConfig
     from swift_loader.plan.plan import Fingerprint
 
 #: The verdict where no two ranks differ.
@@ -63,15 +66,53 @@ def agreed_seed(drawn: int, consumer_count: int, ordinal: int) -> int:
         size = (
             "no process group is initialised"
             if distributed is None
-            else f"the world has {distributed.get_world_size()}"
+            else f"the world has {distributed.get_world_size()} ranks"
         )
         raise ConfigError(
-            f"{consumer_count} consumers must shuffle alike, and {size}, so they cannot agree on a seed: give seed=, "
-            "the same on every rank"
+            f"{consumer_count} consumers must draw alike, and {size}, so they cannot agree on a seed. Give seed=, the "
+            f"same on every rank; or call torch.distributed.init_process_group in {consumer_count} ranks before "
+            "start(); or make the loader once, before the ranks are forked or spawned, and hand it to them: it takes "
+            "its seed along"
         )
     store = _store(distributed)
     kind = "one" if consumer_count == 1 else "many"  # they are counted apart
     return int(store.compare_set(f"swift_loader/{kind}/{ordinal}/seed", "", str(drawn)))
+
+
+class Lot:
+    """The seed of a loader: what was set, or else drawn once and carried along when the loader is pickled or forked, so
+    that ranks made from it agree.
+    """
+
+    def __init__(self, config: LoaderConfig) -> None:
+        self.seed = secrets.randbits(63) if config.seed is None else config.seed
+        self.ordinal = next_ordinal(config.consumer_count)
+        self._config = config
+        self._built_by: int | None = os.getpid()
+
+    def agreed(self) -> int:
+        """The seed that all ranks take.
+
+        Raises:
+            ConfigError: where there is no way to agree.
+        """
+        config = self._config
+        has_travelled = self._built_by != os.getpid()
+        if config.seed is not None or has_travelled or (world() is None and not self._must_agree):
+            return self.seed
+        return agreed_seed(self.seed, config.consumer_count, self.ordinal)
+
+    @property
+    def _must_agree(self) -> bool:
+        """Whether anything goes wrong where each rank draws its own: the order, or what another number of ranks is to
+        make again. Else it is only random numbers in workers, and each sample of an epoch is made by one rank.
+        """
+        config = self._config
+        draws_order = config.shuffle and config.plan is None
+        return draws_order or (config.elastic and config.random_per == "sample")
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "_built_by": None}
 
 
 class Agreement:

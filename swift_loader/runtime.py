@@ -14,11 +14,13 @@ from __future__ import annotations
 
 import os
 import warnings
+from dataclasses import replace
 from time import perf_counter_ns
 from typing import TYPE_CHECKING, Any
 from weakref import WeakSet
 
 from swift_loader import ranks
+from swift_loader.callers import users_line
 from swift_loader.device.landing import Landing
 from swift_loader.device.stage import Cargo, Laps, Stage, StageAhead
 from swift_loader.engines.choose import engine_for
@@ -32,6 +34,7 @@ from swift_loader.pool.keeping import with_memory
 from swift_loader.pool.leftout import LeftOut
 from swift_loader.pool.recipe import Recipe
 from swift_loader.position import Position, Setting, State
+from swift_loader.surprises import surprises
 from swift_loader.telemetry import Measured, Moments, rank_table, report
 from swift_loader.telemetry.ranges import profiled
 from swift_loader.witness import Witness, standing
@@ -44,9 +47,6 @@ if TYPE_CHECKING:
     from swift_loader.config import LoaderConfig
     from swift_loader.pool.lease import Lease
     from swift_loader.pool.pool import Pool
-
-#: Of more ranks than this it is not looked at each whether they take as many steps.
-_MANY_RANKS = 4096
 
 _running: WeakSet[Runtime] = WeakSet()
 
@@ -89,7 +89,7 @@ class Runtime:
         self.seed = recipe.seed
         self.position = Position()
         """What is handed out next, if the iteration goes on."""
-        self._begin_at = Position()
+        self._begins = State.of_epoch()
         """Where the next iteration begins."""
         self._left_out = LeftOut(config.max_skipped, recipe.consumer)
         self._recipe = recipe
@@ -133,7 +133,8 @@ class Runtime:
         if self.looks:
             self._figures = ranks.Figures.of_world(self.consumer, config.consumer_count, ordinal)
         self._stage.open()
-        self._tell_what_may_surprise(self.plan)
+        for surprise in surprises(self.plan, config, self.consumer, self._recipe.dataset_name):
+            warnings.warn(surprise, stacklevel=users_line())
         self._witness.info("started", workers=config.worker_count, steps=self.plan.step_count(0, self.consumer))
 
     def begin(self) -> int:
@@ -141,15 +142,18 @@ class Runtime:
         assert self.plan is not None
         self.end()  # an epoch that was left early counts for itself
         self.iteration += 1
-        if self.position != self._begin_at:
-            self._go_to(self._begin_at)
+        if self.position != self._begins.position:
+            self._go_to(self._begins.position)
         if self._landing is not None:
             self._landing.start()
         self.epoch = self.position.epoch
-        self._begin_at = Position(self.epoch + 1)
+        self._begins = State.of_epoch(self.epoch + 1)
         self._step_count = self.plan.step_count(self.epoch, self.consumer)
         self._witness.begin_epoch(self.position, self._step_count)
-        return self.position.left(self._step_count)
+        left = self.position.left(self._step_count)
+        if left == 0:  # an epoch without a batch is over as it begins
+            self._go_to(self._begins.position)
+        return left
 
     def _go_to(self, position: Position) -> None:
         first = self._pool.restart(position)
@@ -157,6 +161,16 @@ class Runtime:
             self._landing.restart(first)
         self.position = position.copy()
         self._is_adrift = False
+
+    @property
+    def next_epoch(self) -> int:
+        """The epoch of the next iteration."""
+        return self._begins.position.epoch
+
+    @property
+    def sample_count(self) -> int:
+        """As the workers have counted them."""
+        return self._pool.sample_count
 
     @property
     def is_over(self) -> bool:
@@ -240,7 +254,8 @@ class Runtime:
         return rank_table(standings)
 
     def set_epoch(self, epoch: int) -> None:
-        self._begin_at = self._begin_at.turned_to(epoch, self.epoch)
+        """Has the next iteration begin there; the one that goes on is not disturbed."""
+        self._begins = self._begins.turned_to(epoch)
 
     def settings(self) -> dict[str, Setting]:
         """All that decides which batches there are."""
@@ -251,10 +266,10 @@ class Runtime:
         """Has the next iteration begin where the state was taken; the one that goes on ends."""
         state.refuse_other(self.settings())
         self.iteration += 1
-        self._begin_at = state.position.copy()
+        self._begins = replace(state, position=state.position.copy())
         self.epoch = max(0, state.position.epoch - (not state.position.is_inside))
-        if self.position != self._begin_at:
-            self._go_to(self._begin_at)  # at once, so that workers turn to it now
+        if self.position != state.position:
+            self._go_to(state.position)  # at once, so that workers turn to it now
 
     def last_batch_mask(self) -> torch.Tensor:
         import torch  # noqa: PLC0415 - importing the package must not import torch
@@ -314,23 +329,6 @@ class Runtime:
         finally:
             hold.landed()
 
-    def _tell_what_may_surprise(self, plan: Plan) -> None:
-        config = self._recipe.config
-        counts = range(min(config.consumer_count, _MANY_RANKS))
-        steps = {plan.step_count(0, consumer) for consumer in counts}
-        if len(steps) > 1:
-            _warn(
-                f"consumers take from {min(steps)} to {max(steps)} batches per epoch: a rank with fewer leaves the "
-                "others waiting in a collective. Set even='pad' and look at loader.last_batch_mask, or wrap the loop "
-                "in torch's Join"
-            )
-        last = plan.step_count(0, self.consumer) - 1
-        if config.even == "balance" and isinstance(plan, EpochPlan) and plan.mask(0, self.consumer, last) is not None:
-            _warn(
-                f"{plan.sample_count} samples do not give each of {config.consumer_count} consumers something to do at "
-                "every step: a batch repeats a sample of another; loader.last_batch_mask tells which"
-            )
-
 
 class _Dock:
     """A pool, as it is seen by the thread that lands its deliveries."""
@@ -377,7 +375,7 @@ def refuse_other_settings(loaded: State, config: LoaderConfig, seed: int) -> Non
         warnings.warn(
             f"the state is of {loaded.settings.get('nb_consumer')} consumers and goes on with "
             f"{config.consumer_count}: the same samples, but other random numbers. random_per='sample' keeps them",
-            stacklevel=3,
+            stacklevel=users_line(),
         )
 
 
@@ -389,7 +387,3 @@ def _pool_of_workers(recipe: Recipe) -> Pool:
 
     config = recipe.config
     return Pool(recipe, engine, budget_of(config.memory_budget, config.consumer_count))
-
-
-def _warn(message: str) -> None:
-    warnings.warn(message, stacklevel=6)  # as from the line that called start()

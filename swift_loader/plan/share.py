@@ -68,6 +68,8 @@ class Share:
     def batches(self, first: int, count: int, order: Order) -> list[list[int]]:
         """Give the indices of steps first .. first + count - 1 in an epoch's order, fewer where the epoch ends."""
         last = min(first + count, self.step_count)
+        if first >= last:
+            return []
         stop = max(first, min(last, self.whole_count))
         step_size = self.batch_size * self.part_count
         starts = np.arange(first, stop, dtype=np.uint64) * step_size + (self.origin + self.part * self.batch_size)
@@ -108,19 +110,13 @@ class Split:
     uses: int = 1  # so many places has each sample, all of them in one share
 
     def __post_init__(self) -> None:
-        for name in ("sample_count", "batch_size", "consumer_count"):
-            if getattr(self, name) < 1:
-                raise ConfigError(f"a plan needs {name} >= 1, not {getattr(self, name)}")
+        for name, least in (("sample_count", 0), ("batch_size", 1), ("consumer_count", 1)):
+            if getattr(self, name) < least:
+                raise ConfigError(f"a plan needs {name} >= {least}, not {getattr(self, name)}")
         if self.sample_count * self.uses > 1 << 62:
             raise ConfigError(f"a plan numbers at most 2**62 samples, not {self.sample_count * self.uses}")
         if self.even not in {"balance", "pad", "drop", "none"}:
             raise ConfigError(f"even must be 'balance', 'pad', 'drop' or 'none', not {self.even!r}")
-        if self.share(0).step_count < 1:
-            raise ConfigError(
-                f"no batch is left of {self.sample_count} samples with batch_size={self.batch_size}, "
-                f"nb_consumer={self.consumer_count}, even={self.even!r}, drop_last={self.drop_last}, "
-                f"elastic={self.elastic}: take smaller batches, drop_last=False or even='balance'"
-            )
 
     def share(self, consumer: int) -> Share:
         """Give a consumer's share, in O(1)."""

@@ -48,6 +48,8 @@ class WeightedPlan:
         values = np.asarray(weights, np.float64)
         if values.ndim != 1 or not (np.isfinite(values).all() and (values >= 0).all() and values.any()):
             raise ConfigError("weights must be one list of finite numbers >= 0, at least one of them above 0")
+        if samples_per_epoch is not None and samples_per_epoch < 1:
+            raise ConfigError(f"samples_per_epoch must be at least 1, not {samples_per_epoch}")
         # Scaled so that neither the sum of huge weights nor that of tiny ones is lost.
         self._ends = np.cumsum(values / values.max())
         self._last = int(np.flatnonzero(values)[-1])

@@ -39,8 +39,12 @@ class Control:
     def create(cls, worker_count: int) -> Control:
         """A new page; owns its descriptor."""
         fd = memory_file("swift-control")
-        os.ftruncate(fd, _nbytes(worker_count))
-        return cls(fd, worker_count)
+        try:
+            os.ftruncate(fd, _nbytes(worker_count))
+            return cls(fd, worker_count)
+        except BaseException:
+            os.close(fd)
+            raise
 
     def hide_from_children(self) -> None:
         """A child that this process forks has no view of the page, and cannot write to it."""

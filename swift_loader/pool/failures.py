@@ -7,6 +7,12 @@ import signal
 from swift_loader.errors import ConfigError, DataError, FailureReport, SwiftLoaderError, WorkerStartFailed
 from swift_loader.pool.dispatch import Delivery, Failed
 
+_OF_GETATTR = (
+    ". If a class of the dataset has a __getattr__ that asks an attribute of self, as in getattr(self.ds, name): that "
+    "is not there yet while it is unpickled, so it asks itself for ever. Let it begin with "
+    "`if name.startswith('__') or name == 'ds': raise AttributeError(name)`"
+)
+
 
 def error_of(failed: Failed, consumer: int) -> SwiftLoaderError:
     """What to raise for a ticket that could not be made."""
@@ -32,7 +38,8 @@ def start_error(name: str, report: FailureReport) -> SwiftLoaderError:
     cause = report.exception()
     if isinstance(cause, ConfigError):
         return cause
-    error = WorkerStartFailed(f"{name} could not {report.stage}: {report.type_name}: {report.text}")
+    hint = _OF_GETATTR if report.type_name == "RecursionError" else ""
+    error = WorkerStartFailed(f"{name} could not {report.stage}: {report.type_name}: {report.text}{hint}")
     error.__cause__ = cause
     return error
 

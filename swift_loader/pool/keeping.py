@@ -8,6 +8,7 @@ import warnings
 from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
+from swift_loader.callers import users_line
 from swift_loader.pool.control import Cell
 from swift_loader.pool.rotation import rotation_statistics
 from swift_loader.reuse.cached import Cached
@@ -92,7 +93,7 @@ def with_memory(recipe: Recipe) -> tuple[Recipe, HostMemory | None]:
         warnings.warn(
             f"cache_setting: memory for samples cannot be had, training goes on without it: {error.strerror}",
             RuntimeWarning,
-            stacklevel=5,
+            stacklevel=users_line(),
         )
         return recipe, None
     return dataclasses.replace(recipe, memory=memory.place), memory

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from swift_loader.pool.control import Control
 from swift_loader.pool.heritage import Heritage
+from swift_loader.pool.limits import file_sizes_told
 from swift_loader.pool.line import Line
 from swift_loader.pool.stacks import Stacks
 from swift_loader.pool.worker import Setup
@@ -31,7 +32,8 @@ class Launcher:
     ) -> None:
         self._engine = engine
         self._timeout_s = config.timeout_s
-        self._control = Control.create(config.worker_count)
+        with file_sizes_told():
+            self._control = Control.create(config.worker_count)
         self._all_stacks: list[Stacks] = []
         self._ground = ground
         """Where samples in rotation are kept."""
@@ -66,7 +68,8 @@ class Launcher:
         Raises:
             SwiftLoaderError: if the dataset cannot be sent to them, or is shared and cannot be built.
         """
-        self._engine.open()
+        with file_sizes_told():
+            self._engine.open()
 
     def launch(self, line: Line) -> Started:
         """Starts a worker for ``line``, which is to be connected to it.

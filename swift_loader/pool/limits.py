@@ -22,6 +22,26 @@ def refusals_told() -> Iterator[None]:
         raise WorkerStartFailed(why_no_process(error.errno)) from error
 
 
+@contextlib.contextmanager
+def file_sizes_told() -> Iterator[None]:
+    """A file in memory that may not become so large is a `WorkerStartFailed` that names the limit."""
+    try:
+        yield
+    except OSError as error:
+        if error.errno != errno.EFBIG:
+            raise
+        raise WorkerStartFailed(
+            f"what workers share with this process lies in files in memory, and {limit_of_file_size()}: raise it, or "
+            "set worker_per_consumer=0"
+        ) from error
+
+
+def limit_of_file_size() -> str:
+    """In words."""
+    limit, _ = resource.getrlimit(resource.RLIMIT_FSIZE)
+    return f"files that this process writes may have at most {limit:,} bytes (ulimit -f)"
+
+
 def why_no_process(number: int | None) -> str:
     """In words, for the error number of a fork or an exec."""
     text = f"cannot start a worker process: {_named(number)}"

@@ -365,8 +365,8 @@ def refuse_too_large(nbytes: int, most: int) -> None:
     """Raises `LayoutError` for a batch that is larger than is allowed; a sample is never larger than its batch."""
     if nbytes > most:
         raise LayoutError(
-            f"a batch of {nbytes:,} bytes is more than max_batch_nbytes allows, {most:,}: make batch_size smaller, or "
-            "raise max_batch_nbytes, by default a quarter of memory_budget (a DataLoader calls it max_minibatch_length)"
+            f"a batch of {nbytes:,} bytes is more than max_batch_nbytes allows, {most:,} (a DataLoader's "
+            "max_minibatch_length): make batch_size smaller, or raise it, by default a quarter of memory_budget"
         )
 
 

@@ -9,6 +9,7 @@ import warnings
 from dataclasses import replace
 from pathlib import Path
 
+from swift_loader.callers import users_line
 from swift_loader.errors import FailureReport, LayoutError
 from swift_loader.pool import cgroup
 
@@ -30,7 +31,7 @@ def budget_of(asked: int | None, consumer_count: int) -> int:
             f"memory_budget={asked:,} is more than the {free:,} bytes that are free here{_limited()}, so {free:,} it "
             "is: there will be fewer batches ahead. Give the job more memory, or memory_budget less",
             RuntimeWarning,
-            stacklevel=7,  # as from the line that called start()
+            stacklevel=users_line(),
         )
     return min(asked, free)
 

@@ -49,6 +49,12 @@ class Recipe:
             return self.dataset
         return self.dataset_class(**self.dataset_kwargs)
 
+    @property
+    def dataset_name(self) -> str:
+        """What the dataset is called, in words."""
+        named = self.dataset_class if self.dataset is None else type(self.dataset)
+        return getattr(named, "__name__", "the dataset")
+
     def plan(self, sample_count: int) -> Plan:
         """Which samples make which batch, once it is known how many there are."""
         config = self.config
@@ -75,7 +81,7 @@ def checked_length(dataset: Any) -> int:
     """The number of samples of a map-style dataset.
 
     Raises:
-        ConfigError: if it is not one, or is empty.
+        ConfigError: if it is not one.
     """
     name = type(dataset).__name__
     if not hasattr(dataset, "__getitem__"):
@@ -86,12 +92,9 @@ def checked_length(dataset: Any) -> int:
     if not hasattr(dataset, "__len__"):
         raise ConfigError(f"{name} has no __len__: give it one that says how many samples there are")
     try:
-        count = len(dataset)
+        return len(dataset)
     except Exception as error:
         raise ConfigError(
             f"the __len__ of {name} raised {type(error).__name__}: {error}. It must give the number of samples, a "
-            f"whole number from 1 to {sys.maxsize}"
+            f"whole number from 0 to {sys.maxsize}"
         ) from error
-    if count < 1:
-        raise ConfigError(f"{name} is empty: its len() is {count}")
-    return count

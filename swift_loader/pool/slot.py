@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
+import errno
 import fcntl
 import mmap
 import os
@@ -17,6 +18,7 @@ from typing import TYPE_CHECKING, Any, Self, TypeAlias
 import numpy as np
 
 from swift_loader.errors import LayoutError
+from swift_loader.pool.limits import limit_of_file_size
 from swift_loader.pool.memfile import memory_file
 from swift_loader.pool.memory import refuse_too_much
 
@@ -69,7 +71,9 @@ class Slot:
             slot._populate_in_steps()
         except OSError as error:
             os.close(fd)
-            raise LayoutError(f"no memory for a batch of {nbytes:,} bytes: {error.strerror}{_limits()}") from error
+            raise LayoutError(
+                f"no memory for a batch of {nbytes:,} bytes: {error.strerror}{_limits(error.errno)}"
+            ) from error
         except BaseException:
             os.close(fd)
             raise
@@ -106,7 +110,9 @@ class Slot:
         _madvise(self.memory.ctypes.data + start, nbytes or self.nbytes, advice)
 
 
-def _limits() -> str:
+def _limits(number: int | None) -> str:
+    if number == errno.EFBIG:
+        return f": {limit_of_file_size()}. Raise that, or make batch_size smaller"
     limit, _ = resource.getrlimit(resource.RLIMIT_AS)
     if limit == resource.RLIM_INFINITY:
         return ""

@@ -173,9 +173,10 @@ def _look_into(seen: Seen, sample: Any) -> None:
 
 def _length_of(dataset: Any) -> tuple[int, str]:
     try:
-        return checked_length(dataset), ""
+        count = checked_length(dataset)
     except ConfigError as error:
         return 0, str(error)
+    return count, "" if count else f"{type(dataset).__name__} is empty: its len() is 0"
 
 
 def _generator_states() -> list[tuple[str, Any]]:

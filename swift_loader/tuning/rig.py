@@ -16,7 +16,7 @@ from time import monotonic, perf_counter, sleep
 from typing import Any, Protocol
 
 from swift_loader.batch.digest import checksum_of_all
-from swift_loader.errors import DataError, SwiftLoaderError
+from swift_loader.errors import ConfigError, DataError, SwiftLoaderError
 from swift_loader.tuning.load import Load, load_of
 from swift_loader.tuning.looks import Choice, Failure, Look
 
@@ -218,4 +218,9 @@ class _Alive:
 
 def _for_ever(loader: Running) -> Iterator[Any]:
     while True:
-        yield from loader
+        is_empty = True
+        for batch in loader:
+            is_empty = False
+            yield batch
+        if is_empty:
+            raise ConfigError("there is nothing to tune: with these settings an epoch has no batch")

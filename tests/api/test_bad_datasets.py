@@ -8,6 +8,7 @@ import threading
 import types
 
 import pytest
+from torch.utils.data import DataLoader
 
 from swift_loader import ConfigError, DataError, LayoutError, SwiftLoader, WorkerDied, WorkerStartFailed
 from tests.api.given import Changing, Odd, as_bytes, fails_for_7, generator_of, make_no_dataset, make_without_length
@@ -61,10 +62,50 @@ def test_a_dataset_that_kills_its_worker_when_it_is_built_is_not_built_for_ever(
     assert len(calls(tmp_path)) == 3
 
 
+NO_BATCH = {
+    "an empty dataset": ({"count": 0}, {}, r"Numbers is empty, its len\(\) is 0"),
+    "an empty dataset in order": ({"count": 0}, {"shuffle": False, "in_order": False}, "Numbers is empty"),
+    "too few for a batch": ({"count": 7}, {"drop_last": True}, "no batch is left of 7 samples with batch_size=8"),
+    "too few for all": ({"count": 2}, {"nb_consumer": 3, "even": "drop"}, "no batch is left of 2 samples"),
+    "of three": ({"count": 0}, {"nb_consumer": 3, "elastic": True}, "Numbers is empty"),
+    "kept": ({"count": 0}, {"cache_setting": {"medium": "memory", "nbytes": 1 << 20}}, "Numbers is empty"),
+    "in rotation": ({"count": 0}, {"rotation_setting": {"medium": "memory", "rotation": 2}}, "Numbers is empty"),
+}
+
+
 @COUNTS
-def test_an_empty_dataset_is_refused(count: int):
-    with pytest.raises(ConfigError, match="Numbers is empty"):
-        made(Numbers, {"count": 0}, worker_per_consumer=count).start(0)
+@pytest.mark.parametrize("way", NO_BATCH)
+def test_where_there_is_no_batch_each_epoch_is_over_at_once_and_start_says_so(way: str, count: int):
+    kwargs, settings, told = NO_BATCH[way]
+    with made(Numbers, kwargs, worker_per_consumer=count, **settings) as loader:
+        with pytest.warns(UserWarning, match=told) as warned:
+            loader.start(0)
+        assert [warning.filename for warning in warned] == [__file__]
+        assert [list(loader) for _ in range(3)] == [[], [], []]
+        assert len(loader) == 0
+        assert loader
+        state = loader.state_dict()
+        assert (state["epoch"], state["step"]) == (3, 0)
+        loader.set_epoch(9)
+        assert list(loader) == []
+        loader.load_state_dict(state)
+        assert list(loader) == []
+        assert loader.state_dict()["epoch"] == 4
+
+
+def test_a_dataset_that_was_given_may_be_empty_as_for_torch():
+    with pytest.warns(UserWarning, match="list is empty"), SwiftLoader.from_dataset([], 4, 1, 0) as loader:
+        assert list(DataLoader([], batch_size=4)) == list(loader) == []
+
+
+def test_tuning_for_nothing_is_refused():
+    with pytest.warns(UserWarning, match="is empty"), pytest.raises(ConfigError, match="there is nothing to tune"):
+        made(Numbers, {"count": 0}).tune(seconds=1)
+
+
+def test_a_class_where_a_dataset_is_wanted_is_told_with_both_ways():
+    with pytest.raises(ConfigError, match=r"Numbers is a class: SwiftLoader\(Numbers, .*from_dataset\(Numbers\(\.\.\."):
+        SwiftLoader.from_dataset(Numbers, 4, 1, 1)
 
 
 @COUNTS
@@ -87,6 +128,28 @@ def test_a_function_that_makes_no_dataset_is_refused(count: int):
 def test_a_function_that_makes_a_dataset_without_a_length_is_refused(count: int):
     with pytest.raises(ConfigError, match="has no __len__"):
         made(make_without_length, worker_per_consumer=count).start(0)
+
+
+class Wraps:
+    """Hands on to another dataset all that it has not itself."""
+
+    def __init__(self, ds: list[int]) -> None:
+        self.ds = ds
+
+    def __getattr__(self, name: str) -> object:
+        return getattr(self.ds, name)
+
+    def __len__(self) -> int:
+        return len(self.ds)
+
+    def __getitem__(self, index: int) -> int:
+        return self.ds[index]
+
+
+def test_a_getattr_that_asks_itself_while_it_is_unpickled_is_explained():
+    told = r"RecursionError.*has a __getattr__ that asks an attribute of self.*raise AttributeError\(name\)"
+    with pytest.raises(WorkerStartFailed, match=told):
+        SwiftLoader.from_dataset(Wraps([1, 2]), 2, 1, 1).start(0)
 
 
 def test_a_generator_cannot_be_sent_and_the_error_names_the_ways_out():

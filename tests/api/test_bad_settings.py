@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import math
+import re
 
 import pytest
 
-from swift_loader import ConfigError, LoaderClosed, SwiftLoader, SwiftLoaderError
-from tests.datasets import Iterates, Numbers, WithoutLength
+from swift_loader import ConfigError, DataLoader, EpochPlan, LoaderClosed, SwiftLoader, SwiftLoaderError
+from tests.api.argument_table import DESIGNED
+from tests.datasets import Iterates, Numbers, Random, WithoutLength
 from tests.loaders import made, started
 from tests.torch_datasets import TorchIterable, TorchWithoutLength
-from tests.watching import flat
+from tests.watching import flat, plain
 
 _COUNTS = ["batch_size", "nb_consumer", "data_queue_size", "message_queue_size", "nearby_mix", "worker_threads",
            "max_attempts", "max_nb_batch_on_device", "memory_budget", "max_batch_nbytes",
@@ -85,9 +87,65 @@ def test_a_misspelt_keyword_is_refused_with_the_nearest_name(written: str, meant
         made(Numbers, **{written: 1})
 
 
-def test_an_unknown_keyword_is_refused_with_all_names():
-    with pytest.raises(ConfigError, match=r"no argument 'zzz'; known are: allow_fork, .*worker_threads"):
+def test_an_unknown_keyword_is_refused_with_all_names_by_what_they_are_about():
+    with pytest.raises(ConfigError, match=r"no argument 'zzz', nor one with a name like it") as caught:
         made(Numbers, zzz=1)
+    told = set(re.findall(r"\w+", str(caught.value)))
+    assert set(DESIGNED) - {"seed_numer", "seed_number"} <= told
+    assert re.search(r"^  failures: on_error, .*timeout_s$", str(caught.value), re.MULTILINE)
+
+
+def test_what_is_missing_is_told_with_what_it_is():
+    with pytest.raises(ConfigError, match=r"^SwiftLoader lacks nb_consumer \(GPUs, or ranks.*, worker_per_consumer \("):
+        SwiftLoader(Numbers, {}, 4)
+    with pytest.raises(ConfigError, match=r"lacks dataset_kwargs .* For a dataset that exists already.*from_dataset\("):
+        SwiftLoader(Numbers(3), batch_size=4)
+    with pytest.raises(ConfigError, match=r"^SwiftLoader.from_dataset lacks nb_consumer .*, worker_per_consumer \("):
+        SwiftLoader.from_dataset(Numbers(3), batch_size=4)
+    with pytest.raises(ConfigError, match=r"^DataLoader lacks dataset_params \(.*\), nb_worker \("):
+        DataLoader(Numbers, batch_size=4)
+
+
+def test_all_of_torchs_words_are_told_at_once_and_what_is_missing_too():
+    dataset = Numbers(3)
+    with pytest.raises(ConfigError) as caught:
+        SwiftLoader(dataset, batch_size=4, num_workers=2, pin_memory=True, persistent_workers=True)
+    lines = str(caught.value).splitlines()
+    assert [line.split("'")[1] for line in lines[:3]] == ["num_workers", "pin_memory", "persistent_workers"]
+    assert "here it is worker_per_consumer (of one rank in both" in lines[0]
+    assert lines[3].startswith("SwiftLoader lacks dataset_kwargs")
+
+
+@pytest.mark.parametrize(
+    ("word", "told"),
+    [
+        ("device", "SwiftLoader.start(consumer_index, device, to_device) takes it"),
+        ("nb_worker_per_consumer", "here it is worker_per_consumer"),
+        ("generator", "here it is seed (your process's generators are neither read nor moved on)"),
+        ("pin_memory", "given by the device in loader.start(rank, device); nothing to set"),
+        ("sampler", "here it is plan (an order is a function"),
+        ("dataset_params", "here it is dataset_kwargs"),
+    ],
+)
+def test_a_word_that_others_have_is_told_with_ours(word: str, told: str):
+    with pytest.raises(ConfigError) as caught:
+        made(Numbers, **{word: 1})
+    assert f"SwiftLoader has no argument {word!r}: {told}" in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("word", "told"),
+    [
+        ("num_workers", "here it is nb_worker (of one rank in both"),
+        ("sampler", "here it is SwiftLoader's plan (an order"),
+        ("seed", "only SwiftLoader has it"),
+        ("pin_memory_device", "given by device"),
+    ],
+)
+def test_the_other_loader_tells_it_in_its_own_words(word: str, told: str):
+    with pytest.raises(ConfigError) as caught:
+        DataLoader(Numbers, {}, 4, 0, **{word: 1})
+    assert f"DataLoader has no argument {word!r}: {told}" in str(caught.value)
 
 
 def test_two_spellings_of_the_seed_at_once_are_refused():
@@ -227,9 +285,38 @@ def test_set_epoch_wants_a_whole_number(epoch):
         loader.set_epoch(epoch)
 
 
-def test_several_consumers_without_a_seed_cannot_agree():
-    with pytest.raises(ConfigError, match=r"no process group is initialised.*give seed="):
-        made(Numbers, nb_consumer=2, seed=None).start(0)
+@pytest.mark.parametrize(
+    "settings", [{}, {"nearby_shuffle": 0}, {"shuffle": False, "elastic": True, "random_per": "sample"}]
+)
+def test_several_consumers_that_draw_alike_cannot_agree_without_a_seed_and_are_told_the_ways(settings: dict):
+    ways = r"no process group is initialised.*Give seed=.*or call torch.distributed.init_process_group in 2 ranks.*once"
+    with pytest.raises(ConfigError, match=ways):
+        made(Numbers, nb_consumer=2, seed=None, **settings).start(0)
+
+
+@pytest.mark.parametrize(
+    "settings", [{"shuffle": False}, {"plan": EpochPlan(sample_count=12, batch_size=4, consumer_count=3)}]
+)
+def test_several_consumers_need_no_seed_where_it_decides_no_order(settings: dict):
+    found = []
+    for consumer in range(3):
+        given = {"nb_consumer": 3, "seed": None, "worker_per_consumer": 0, "batch_size": 4, **settings}
+        with made(Numbers, {"count": 12}, **given) as loader:
+            loader.start(consumer)
+            found += flat(loader)
+    assert sorted(found) == list(range(12))
+
+
+def test_consumers_without_a_seed_go_on_each_with_the_random_numbers_that_it_drew():
+    given = {"nb_consumer": 2, "seed": None, "worker_per_consumer": 0, "shuffle": False}
+    with made(Random, {"count": 40}, **given) as loader:
+        loader.start(1)
+        whole = [plain(batch) for batch in loader]
+        state = {**loader.state_dict(), "epoch": 0, "step": 1}
+    with made(Random, {"count": 40}, **given) as loader:
+        loader.load_state_dict(state)
+        loader.start(1)
+        assert [plain(batch) for batch in loader] == whole[1:]
 
 
 def test_a_started_loader_cannot_be_pickled():
@@ -237,6 +324,19 @@ def test_a_started_loader_cannot_be_pickled():
 
     with started(Numbers) as loader, pytest.raises(ConfigError, match=r"send it before start"):
         pickle.dumps(loader)
+
+
+def test_a_function_that_holds_a_started_loader_is_told_how_to_do_without():
+    class Module:
+        def __init__(self, loader: SwiftLoader) -> None:
+            self.count, self.trainer = 3, [loader]
+
+        def other(self) -> SwiftLoader:
+            return made(lambda: Numbers(self.count))
+
+    told = r"cannot be sent.*a function that uses `self`.*folder = self.folder"
+    with started(Numbers, worker_per_consumer=0) as loader, pytest.raises(ConfigError, match=told):
+        Module(loader).other().start(0)
 
 
 def test_last_batch_mask_before_the_first_batch_says_so():

@@ -134,8 +134,17 @@ def _spread(numbers: list[int], count: int) -> int:
 
 
 def test_max_minibatch_length_is_the_most_bytes_of_a_batch():
-    with pytest.raises(LayoutError, match="is more than"):
-        DataLoader(Pictures, {"count": 8}, 4, 1, max_minibatch_length=4 * 64 * 1024)
+    told = r"is more than max_minibatch_length allows, 65,536: make batch_size smaller, or raise it \("
+    with pytest.raises(LayoutError, match=told) as caught:
+        DataLoader(Pictures, {"count": 8}, 4, 1, max_minibatch_length=64 * 1024)
+    assert "max_batch_nbytes" not in str(caught.value)
+    with (
+        DataLoader(Pictures, {"count": 8}, 4, 0, max_minibatch_length=64 * 1024) as loader,
+        pytest.raises(
+            LayoutError, match=r"more than max_batch_nbytes allows, 65,536 \(a DataLoader's max_minibatch_length\)"
+        ),
+    ):
+        next(iter(loader))
     with DataLoader(Pictures, {"count": 8}, 4, 0, max_minibatch_length=5 * 64 * 1024) as loader:
         assert len(list(loader)) == 2
 
@@ -177,6 +186,13 @@ def test_pin_memory_says_where_it_has_no_effect():
         DataLoader(Numbers, {"count": 8}, 4, 0, pin_memory=True) as loader,
     ):
         assert flat(loader) == list(range(8))
+
+
+@pytest.mark.parametrize("kind", [DataLoader, AsyncDataLoader])
+def test_a_warning_names_the_line_that_makes_the_loader(kind: type[DataLoader]):
+    with pytest.warns(UserWarning, match="Numbers is empty") as warned, kind(Numbers, {"count": 0}, 4, 0) as loader:
+        assert list(loader) == []
+    assert [warning.filename for warning in warned] == [__file__]
 
 
 @pytest.mark.skipif(not torch.accelerator.is_available(), reason="there is no accelerator")

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+import logging
 from pathlib import Path
 
 import pytest
 
 from swift_loader import ConfigError
+from swift_loader.logs import LogSetting
 from tests.datasets import Noted, Numbers, Slow, calls
 from tests.loaders import made, started, stream
 from tests.watching import flat, settled, until
@@ -162,6 +164,22 @@ def test_logger_leaves_the_users_own_sinks_alone(capfd):
         logger.remove(sink)
     assert heard == ["mine\n"]
     assert "mine" not in capfd.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("given", "level"),
+    [
+        ("WARN", "WARNING"), ("fatal", "CRITICAL"), ("info", "INFO"), (logging.INFO, "INFO"), (logging.ERROR, "ERROR"),
+        (5, "TRACE"), (25, "SUCCESS"), (None, "DEBUG"), (logging.NOTSET, None), (11, None), (True, None), (10.0, None),
+    ],
+)  # fmt: skip
+def test_logger_level_is_a_name_or_a_number_of_pythons_logging(given: object, level: str | None):
+    setting = {"stdout": False, "level": given}
+    if level is None:
+        with pytest.raises(ConfigError, match=r"logger\['level'\] must be one of TRACE, .*logging.INFO"):
+            LogSetting.parse(setting)
+    else:
+        assert LogSetting.parse(setting) == LogSetting(path=None, stdout=False, level=level)
 
 
 @pytest.mark.parametrize("logger", [5, ["x"], {"file": "x"}, {"stdout": 1}, {"level": "LOUD"}, {"path": 3}])

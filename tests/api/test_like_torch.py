@@ -7,6 +7,7 @@ import re
 
 import pytest
 from torch.utils.data import DataLoader
+from torch.utils.data.distributed import DistributedSampler
 from tqdm import tqdm
 
 from swift_loader import ConfigError, SwiftLoader
@@ -94,6 +95,57 @@ def test_set_epoch_goes_to_another_epoch_before_and_after_start(way: str):
         (loader if way == "loader" else loader.sampler).set_epoch(5)
         loader.start(0)
         assert set(flat(loader)) == {5}
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+def test_set_epoch_before_each_pass_gives_the_order_of_that_epoch_each_time_as_torchs_sampler_does(workers: int):
+    dataset = Numbers(64)
+    sampler = DistributedSampler(dataset, num_replicas=1, rank=0, seed=3)
+    theirs = DataLoader(dataset, batch_size=8, sampler=sampler)
+    with started(Numbers, {"count": 64}, seed=3, worker_per_consumer=workers) as ours:
+        for told, loader in ((sampler, theirs), (ours, ours)):
+            passes = {}
+            for epoch in (0, 0, 1, 1, 0, 2, 0):
+                told.set_epoch(epoch)
+                passes.setdefault(epoch, []).append(flat(loader))
+            assert all(again == first for first, *others in passes.values() for again in others)
+            assert len({tuple(first) for first, *_ in passes.values()}) == 3
+
+
+@pytest.mark.parametrize("workers", [0, 1])
+def test_set_epoch_brings_back_an_epoch_that_was_left_early(workers: int):
+    with started(Numbers, {"count": 64}, worker_per_consumer=workers) as loader:
+        whole = [flat(loader) for _ in range(3)]
+        for epoch in (0, 0, 2, 2, 1):
+            loader.set_epoch(epoch)
+            iteration = iter(loader)  # held while the next epoch is named: that changes nothing
+            assert next(iteration).tolist() == whole[epoch][:8]
+
+
+def test_the_last_epoch_that_was_named_before_start_is_the_one_that_comes():
+    with SwiftLoader(FollowsEpochs, {"count": 16}, 16, 1, 0) as loader:
+        for epoch in (3, 2):
+            loader.set_epoch(epoch)
+        assert set(flat(loader)) == {2}
+
+
+def test_set_epoch_leaves_the_iteration_alone_that_goes_on():
+    with started(FollowsEpochs, {"count": 16}, batch_size=4, worker_per_consumer=0) as loader:
+        seen = []
+        for batch in loader:
+            loader.set_epoch(7)
+            seen += batch.tolist()
+        assert set(seen) == {0}
+        assert set(flat(loader)) == {7}
+
+
+def test_a_sampler_is_never_sent_back_by_a_framework_that_counts_less():
+    with started(FollowsEpochs, {"count": 16}, batch_size=16, worker_per_consumer=0) as loader:
+        epochs = []
+        for named in (0, 0, 1, 5, 2):
+            loader.sampler.set_epoch(named)
+            epochs += set(flat(loader))
+        assert epochs == [0, 1, 2, 5, 6]
 
 
 @pytest.mark.parametrize("epoch", [-1, 1.0, "1", None, True])

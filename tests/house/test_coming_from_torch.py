@@ -6,8 +6,12 @@ import inspect
 import re
 from pathlib import Path
 
+import pytest
 from torch.utils.data import DataLoader
 
+from swift_loader import SwiftLoader
+from swift_loader.config import Settings
+from swift_loader.keywords import OF_TORCH
 from tests.watching import run_script
 
 PAGE = Path(__file__).resolve().parents[2] / "swift_loader" / "docs" / "coming_from_torch.md"
@@ -77,6 +81,7 @@ def test_the_code_of_the_page_runs_from_top_to_bottom(tmp_path):
         *(2 * whole_batches_of_32, 2 * whole_batches_of_32),  # torch's and ours
         one_epoch,  # from a dataset that exists
         *(2 * one_epoch, 2 * one_epoch),  # torch's sampler, and ours
+        2 * 97,  # epoch 0, twice
         one_epoch,  # with random numbers
         *(0, 0),  # the checkpoint and the evaluation count for themselves
         one_epoch + one_epoch // 10,  # a curriculum
@@ -95,6 +100,28 @@ def test_the_tables_name_every_argument_of_torchs_loader():
     arguments = set(inspect.signature(DataLoader.__init__).parameters) - {"self"}
     around = {"DistributedSampler", "sampler.set_epoch(epoch)", "get_worker_info()", "StatefulDataLoader"}
     assert arguments | around <= names_in_first_cells(PAGE.read_text())
+
+
+def rows_of(text: str) -> dict[str, tuple[str, str]]:
+    """What stands beside each name of the first column, without the marks."""
+    plain = re.sub(r"\[([^\]]*)\]\([^)\s]*\)", r"\1", text).replace("`", "").replace("**", "")
+    return {
+        name: (here, told) for name, here, told in re.findall(r"^\| (\w+) \| (.*?) ?\| (.*) \|$", plain, re.MULTILINE)
+    }
+
+
+@pytest.mark.parametrize("name", OF_TORCH)
+def test_an_error_tells_what_the_page_tells(name: str):
+    here, told = rows_of(PAGE.read_text())[name]
+    way = OF_TORCH[name]
+    assert set(way.here) <= set(re.findall(r"\w+", here))
+    assert way.told.lower() in f"{here} {told}".lower()
+
+
+def test_every_argument_of_torchs_that_is_none_of_ours_has_its_sentence():
+    ours = {*inspect.signature(SwiftLoader).parameters, *Settings.__optional_keys__}
+    theirs = set(inspect.signature(DataLoader.__init__).parameters) - {"self"}
+    assert theirs - ours == set(OF_TORCH)
 
 
 def test_an_argument_that_is_left_out_would_be_seen():

@@ -36,22 +36,33 @@ def test_it_knows_what_was_handed_out_in_any_order(drawn, data):
     assert position == again == Position(4)
 
 
+@pytest.mark.parametrize("epoch", [0, 3, 4, 5])
+def test_an_epoch_that_is_named_comes_from_its_beginning(epoch):
+    assert State.of_epoch(4).turned_to(epoch).position == Position(epoch)
+
+
 @pytest.mark.parametrize(
-    ("position", "epoch", "current", "expected"),
+    ("position", "epoch", "expected"),
     [
-        (Position(0), 0, -1, Position(0)),
-        (Position(0), 1, -1, Position(1)),
-        (Position(4), 4, 3, Position(4)),
-        (Position(4), 3, 3, Position(4)),  # the epoch that goes on, named while it does
-        (Position(4), 5, 3, Position(5)),
-        (Position(4), 2, 3, Position(2)),
-        (Position(4, 7), 4, 4, Position(4, 7)),  # the rest of an epoch that was interrupted
-        (Position(4, 7), 5, 4, Position(5)),  # whoever names the next one does not want the rest
-        (Position(4, 7), 3, 4, Position(3)),
+        (Position(4, 7), 4, Position(4, 7)),  # the rest of an epoch that was interrupted
+        (Position(4, 0, {1}), 4, Position(4, 0, {1})),
+        (Position(4, 7), 5, Position(5)),  # whoever names the next one does not want the rest
+        (Position(4, 7), 3, Position(3)),
+        (Position(4), 4, Position(4)),
+        (Position(4), 3, Position(4)),  # the epoch at whose end it was saved: nothing is left of it
+        (Position(4), 2, Position(2)),
     ],
 )
-def test_set_epoch_changes_nothing_where_that_epoch_comes_anyway(position, epoch, current, expected):
-    assert position.turned_to(epoch, current) == expected
+def test_whoever_names_the_epoch_of_a_checkpoint_goes_on_with_it(position, epoch, expected):
+    loaded = State.from_dict(State(position, 7, {}).to_dict())
+    assert loaded.turned_to(epoch).position == expected
+    assert loaded.turned_to(epoch).seed == 7
+
+
+def test_a_checkpoint_counts_until_another_epoch_was_named():
+    loaded = State.from_dict(State(Position(4), 7, {}).to_dict())
+    assert loaded.turned_to(5).turned_to(4).position == Position(4)
+    assert loaded.turned_to(9).turned_to(8).position == Position(8)
 
 
 def test_a_state_is_small_and_flat_and_has_always_the_same_keys():

@@ -64,7 +64,13 @@ def test_it_is_a_plan_that_pickles_and_names_its_lengths_in_the_fingerprint():
     assert repr(plan).startswith("BucketedPlan(seed=5, pool=8")
 
 
-@pytest.mark.parametrize(("lengths", "pool"), [([], 8), (["a"], 8), ([[1]], 8), ([1, 2], 0)])
+def test_of_no_lengths_there_are_no_batches():
+    plan = BucketedPlan([], 4, 2)
+    assert [plan.step_count(0, consumer) for consumer in range(2)] == [0, 0]
+    assert plan.indices(0, 0, 0, 3) == []
+
+
+@pytest.mark.parametrize(("lengths", "pool"), [(["a"], 8), ([[1]], 8), ([1, 2], 0)])
 def test_impossible_settings_are_refused(lengths, pool):
     with pytest.raises(ConfigError, match=r"a (bucketed )?plan needs"):
         BucketedPlan(lengths, 2, pool=pool)

@@ -63,3 +63,8 @@ def test_it_is_a_plan_that_pickles_and_names_its_weights_in_the_fingerprint():
 def test_impossible_weights_are_refused(weights):
     with pytest.raises(ConfigError, match="weights must be"):
         WeightedPlan(weights, 2)
+
+
+def test_no_draws_are_no_epoch():
+    with pytest.raises(ConfigError, match="samples_per_epoch must be at least 1, not 0"):
+        WeightedPlan([1, 2], 2, samples_per_epoch=0)

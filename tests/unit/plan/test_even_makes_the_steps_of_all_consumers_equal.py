@@ -6,7 +6,6 @@ of 8, 2 of them real and 6 repeats.
 
 import pytest
 
-from swift_loader.errors import ConfigError
 from swift_loader.plan.plan import EpochPlan
 from tests.unit.plan import checks
 
@@ -115,6 +114,12 @@ def test_drop_last_that_leaves_a_consumer_nothing_gives_it_a_marked_repeat():
     assert [told(plan, consumer) for consumer in range(2)] == ["4", "1(0)"]
 
 
-def test_an_epoch_without_any_batch_is_refused():
-    with pytest.raises(ConfigError, match="no batch is left of 7 samples with batch_size=8"):
-        EpochPlan(sample_count=7, batch_size=8, drop_last=True)
+@pytest.mark.parametrize("even", ["balance", "pad", "drop", "none"])
+@pytest.mark.parametrize("elastic", [False, True])
+@pytest.mark.parametrize("shuffle", [False, True])
+@pytest.mark.parametrize("given", [{"sample_count": 0}, {"sample_count": 7, "drop_last": True}])
+def test_an_epoch_without_any_batch_has_no_steps(even: str, elastic: bool, shuffle: bool, given: dict):
+    plan = EpochPlan(batch_size=8, consumer_count=3, even=even, elastic=elastic, shuffle=shuffle, **given)
+    for consumer in range(3):
+        assert plan.step_count(0, consumer) == 0
+        assert plan.indices(0, consumer, 0, 5) == []
