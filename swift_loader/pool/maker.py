@@ -95,6 +95,7 @@ class BatchMaker:
         self._dataset = dataset
         self._plan = plan
         self._cell = cell
+        self._generators = info.generators
         self._fetcher = Fetcher(dataset, recipe.config, info, cell)
         self._fetcher.sample_count = getattr(plan, "sample_count", None)
         self._spec: BatchSpec | None = None
@@ -126,6 +127,9 @@ class BatchMaker:
             MakeFailed: where it cannot be made.
             TakenBack: where it is not wanted any more.
         """
+        return self._generators.whole(lambda: self._made(seq, epoch, step, berth))
+
+    def _made(self, seq: int, epoch: int, step: int, berth: Berth) -> Made:
         self._cell.enter(FETCHES, seq)
         indices = self._indices(epoch, step)
         fetcher = self._fetcher

@@ -27,7 +27,7 @@ from swift_loader.pool.channel import SocketChannel
 from swift_loader.pool.clocks import Clocks
 from swift_loader.pool.control import BUILDS, SENDS, WAITS, Control
 from swift_loader.pool.fetch import MakeFailed, TakenBack, Wanted
-from swift_loader.pool.info import WorkerInfo, set_worker_info
+from swift_loader.pool.info import SetEpoch, WorkerInfo, set_worker_info
 from swift_loader.pool.keeping import kept
 from swift_loader.pool.maker import BatchMaker, Made, refuse_too_large
 from swift_loader.pool.memory import with_memory_told
@@ -115,6 +115,7 @@ def _arrive(channel: SocketChannel, recipe: Recipe | None, scale: Scale) -> Work
         def tell(text: str) -> None:
             _note(channel, text)
 
+        info.generators.find(dataset=dataset, collate_fn=config.collate_fn, batch_encoder=config.batch_encoder)
         dataset = kept(recipe, dataset, count, info, cell, tell)
         carousel = carousel_at(others, recipe, tell)
         maker = BatchMaker(recipe, repeated(recipe, dataset, plan, carousel, info, cell), plan, info, cell)
@@ -126,7 +127,7 @@ def _arrive(channel: SocketChannel, recipe: Recipe | None, scale: Scale) -> Work
         return None
     scale.limit(config.max_worker_nbytes)
     channel.send(messages.write_pickled(messages.HELLO, Hello(os.getpid(), count)))
-    return Worker(channel, control, setup, maker, dataset)
+    return Worker(channel, control, setup, maker, info.turner(dataset))
 
 
 def _note(channel: SocketChannel, text: str) -> None:
@@ -138,7 +139,7 @@ class Worker:
     """Makes what is ordered."""
 
     def __init__(
-        self, channel: SocketChannel, control: Control, setup: Setup, maker: BatchMaker, dataset: object
+        self, channel: SocketChannel, control: Control, setup: Setup, maker: BatchMaker, set_epoch: SetEpoch | None
     ) -> None:
         self._channel = channel
         self._outbox = Outbox(channel)
@@ -151,7 +152,7 @@ class Worker:
         self._may_wait = maker.is_plain
         self._careful: set[int] = set()
         """Orders to be made sample by sample."""
-        self._set_epoch = getattr(dataset, "set_epoch", None)
+        self._set_epoch = set_epoch
         self._epoch: int | None = None
         self._slots: dict[int, Slot] = {}
         self._orders: deque[Order] = deque()
