@@ -41,6 +41,13 @@ class Held(NamedTuple):
     put_back: Callable[[Any], Any]
 
 
+class _Known(NamedTuple):
+    module_count: int
+    held: tuple[Held, ...]
+    torchs: Any
+    opencvs: Any
+
+
 class Generators:
     """All that one process draws from."""
 
@@ -49,6 +56,7 @@ class Generators:
         self._roots: Mapping[str, Any] = {}
         self._is_new = True
         """No batch was made yet: what is made at first use was not there."""
+        self._last = _Known(-1, self.held, None, None)
 
     def find(self, **roots: Any) -> None:
         """From now on what is held there is seeded too."""
@@ -67,7 +75,8 @@ class Generators:
         # numpy's takes an array of words too, for thrice the time: 32 bits only mean that two of a hundred thousand
         # batches may draw alike from it.
         np.random.seed(key & 0xFFFFFFFF)  # noqa: NPY002 - the generator that datasets use
-        torchs, opencvs = _libraries()
+        known = self._known()
+        torchs, opencvs = known.torchs, known.opencvs
         if torchs is not None:
             torchs.manual_seed(key >> 64)  # torch.manual_seed seeds every device: 70 times slower
         if opencvs is not None:
@@ -91,28 +100,37 @@ class Generators:
         That happens to the first batches of a worker at most, and for good reasons: an import in ``__getitem__``, files
         or transforms that are opened at first use. What was made without being seeded would be another in each run.
         """
-        for left in reversed(range(_ATTEMPTS)):
-            known = (self.held, *_libraries())
+        attempts = 1
+        while True:
+            known = self._known()
             try:
                 made = make()
             except Exception:
-                if left == 0 or self._has_all(*known):
+                if self._has_all(known) or attempts == _ATTEMPTS:
                     raise
             else:
-                if left == 0 or self._has_all(*known):
+                if self._has_all(known) or attempts == _ATTEMPTS:
                     return made
-        raise AssertionError("the last attempt returns or raises")
+            attempts += 1
 
-    def _has_all(self, held: tuple[Held, ...], torchs: Any, opencvs: Any) -> bool:
+    def _known(self) -> _Known:
+        """What can be seeded now. Looked for again where anything was imported since: this is asked at each batch."""
+        known, count = self._last, len(sys.modules)
+        if known.module_count != count or known.held is not self.held:
+            known = self._last = _Known(count, self.held, *_libraries())
+        return known
+
+    def _has_all(self, known: _Known) -> bool:
         if self._is_new:
             self._is_new = False
             self.look()
-        loaded, opencvs_loaded = _libraries()
-        return (
-            held is self.held
-            and opencvs is opencvs_loaded
-            and (torchs is loaded or _state_of(loaded) == _state_of(type(loaded)()))  # nothing was drawn from it
-        )
+        now = self._known()
+        if now is known:
+            return True
+        if now.held is not known.held or now.opencvs is not known.opencvs:
+            return False
+        # Of torch it can be seen whether anything was drawn: most import it late only to make tensors.
+        return now.torchs in (known.torchs, None) or _state_of(now.torchs) == _state_of(type(now.torchs)())
 
 
 def seed_thread(key: Callable[[], int]) -> None:

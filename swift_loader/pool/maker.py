@@ -108,7 +108,8 @@ class BatchMaker:
         """The columns that were lists of arrays in the batch before, since their shapes differed."""
         self._spare: Spare | None = None
         self._repeated = as_repeated(dataset)
-        self._reads_into = alone and self._keeps is None and hasattr(dataset, "read_into")
+        singly = self._keeps is not None or recipe.config.random_per == "sample"
+        self._reads_into = alone and not singly and hasattr(dataset, "read_into")
 
     @property
     def is_plain(self) -> bool:

@@ -24,8 +24,9 @@ _MOST = 20_000
 _NEAR, _MORE = 32, 1_000
 _ATOMS = frozenset({
     int, float, complex, bool, str, bytes, bytearray, type(None), np.ndarray, np.dtype, ModuleType, CodeType,
-    BuiltinFunctionType, set, frozenset, range, slice, property,
+    set, frozenset, range, slice, property,
 })  # fmt: skip
+_METHODS = (MethodType, BuiltinFunctionType, staticmethod, classmethod)
 _LIBRARIES = tuple({sysconfig.get_path(name) for name in ("stdlib", "platstdlib", "purelib", "platlib")})
 
 _Parts = Iterator[tuple[str, Any]]
@@ -60,9 +61,8 @@ def _parts(path: str, value: Any, own: set[str]) -> _Parts:
                 yield f"{path}[{place}]", part
     if kind is FunctionType:
         yield from _of_function(path, value, own)
-    elif kind in (MethodType, staticmethod, classmethod):
-        yield f"{path}.__func__", value.__func__
-        yield f"{path}.__self__", getattr(value, "__self__", None)
+    elif kind in _METHODS:
+        yield from ((f"{path}.{name}", getattr(value, name, None)) for name in ("__func__", "__self__"))
     elif issubclass(kind, type):
         yield from _of_class(path, value, own)
     elif kind.__module__ != "builtins":
@@ -70,7 +70,7 @@ def _parts(path: str, value: Any, own: set[str]) -> _Parts:
 
 
 def _of_object(path: str, value: Any) -> _Parts:
-    if isinstance(value, functools.partial):
+    if issubclass(type(value), functools.partial):
         yield from ((f"{path}.{name}", getattr(value, name)) for name in ("func", "args", "keywords"))
     with contextlib.suppress(Exception):  # no such thing, or a class that makes it up
         for name, part in list(object.__getattribute__(value, "__dict__").items()):
