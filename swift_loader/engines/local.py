@@ -23,6 +23,7 @@ from swift_loader.pool.payload import Unsendable, modules_to_preload, pack
 from swift_loader.pool.policy import MAX_BIRTHS
 from swift_loader.pool.process import Process
 from swift_loader.pool.recipe import Recipe
+from swift_loader.pool.script_settings import gathered
 from swift_loader.pool.stacks import ASK
 from swift_loader.pool.worker import Setup
 
@@ -37,6 +38,7 @@ class LocalEngine:
         guard.have_standard_streams()
         self._recipe = recipe.for_worker()
         self._start_method = start_method
+        self._script = gathered()
         self._payload_fd = -1
         self._modules: list[str] = []
         self._server: Server | None = None
@@ -148,7 +150,7 @@ class LocalEngine:
             if self._start_method == "fork":
                 raise WorkerStartFailed("the process that workers are forked from has died; it cannot be made again")
             shared_fd = self._payload_fd if self._recipe.config.share_dataset else None
-            self._server = Server.started(self._modules, shared_fd, lambda: self._is_closing)
+            self._server = Server.started(self._modules, shared_fd, self._script, lambda: self._is_closing)
         return self._server
 
     def _server_has_recipe(self) -> bool:

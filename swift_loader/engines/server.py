@@ -21,6 +21,7 @@ from swift_loader.pool import guard, messages
 from swift_loader.pool.limits import refusals_told, why_no_process
 from swift_loader.pool.policy import STOPPED_S
 from swift_loader.pool.recipe import Recipe
+from swift_loader.pool.script_settings import ScriptSettings
 
 #: How long an answer may take. Before it forks for the first time a server may load torch over a slow network file
 #: system. How long it takes to build a dataset only the user knows.
@@ -50,14 +51,16 @@ class Server:
         self._poll.register(self._pidfd, select.POLLIN)
 
     @classmethod
-    def started(cls, modules: list[str], payload_fd: int | None, is_closing: Callable[[], bool]) -> Server:
+    def started(
+        cls, modules: list[str], payload_fd: int | None, script: ScriptSettings, is_closing: Callable[[], bool]
+    ) -> Server:
         """One in an interpreter of its own, without the user's main module; it builds the dataset of the payload."""
         with ends() as made:
             pid = interpreter(f"zygote.main({{}}, {{}}, {modules!r})", made.fds, "swift-zygote")
             server = cls(pid, made, is_closing)
             try:
                 if payload_fd is not None:
-                    server.ask(zygote.PREPARE, sys.path, [payload_fd])
+                    server.ask(zygote.PREPARE, (sys.path, script), [payload_fd])
             except BaseException:
                 server.close()
                 raise

@@ -28,6 +28,7 @@ from swift_loader.pool import faultpoints, guard, messages, worker
 from swift_loader.pool.channel import SocketChannel
 from swift_loader.pool.payload import unpack
 from swift_loader.pool.recipe import Recipe
+from swift_loader.pool.script_settings import ScriptSettings
 
 PREPARE, FORK, LEAVE, DONE, FAILED, REFUSED = range(1, 7)
 
@@ -76,8 +77,9 @@ class Zygote:
                 return
             answers[datagram[0]](messages.read_pickled(datagram), fds)
 
-    def _prepare(self, path: list[str], fds: list[int]) -> None:
-        sys.path[:] = path
+    def _prepare(self, told: tuple[list[str], ScriptSettings], fds: list[int]) -> None:
+        sys.path[:], script = told
+        script.apply()
         try:
             self._recipe = unpack(fds[0]).with_dataset()
         except Exception as error:  # noqa: BLE001 - user code: whatever it raised is told to the trainer

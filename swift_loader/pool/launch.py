@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 from swift_loader.pool.control import Control
 from swift_loader.pool.line import Line
+from swift_loader.pool.script_settings import gathered
 from swift_loader.pool.stacks import Stacks
 from swift_loader.pool.worker import Setup
 
@@ -42,6 +43,7 @@ class Launcher:
             path=[str(Path(folder, entry)) for entry in sys.path],
             folder=folder,
             has_payload=engine.sends_payload,
+            script=gathered() if engine.sends_payload else None,
         )
 
     @property

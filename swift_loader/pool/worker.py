@@ -37,6 +37,7 @@ from swift_loader.pool.payload import unpack
 from swift_loader.pool.recipe import Recipe, checked_length
 from swift_loader.pool.rotation import carousel_at, repeated
 from swift_loader.pool.scale import Scale
+from swift_loader.pool.script_settings import ScriptSettings
 from swift_loader.pool.slot import Slot
 from swift_loader.pool.stacks import write_stacks_to
 from swift_loader.pool.threads import one_thread_each
@@ -59,6 +60,8 @@ class Setup:
     path: list[str]
     folder: str
     has_payload: bool
+    script: ScriptSettings | None = None
+    """What the script has set; None where the worker is a copy of a process that has it."""
 
 
 def run(channel_fd: int, lifeline_fd: int, name: str, recipe: Recipe | None) -> None:
@@ -87,9 +90,7 @@ def _arrive(channel: SocketChannel, recipe: Recipe | None, scale: Scale) -> Work
     if received is None or not received[0]:
         return None
     setup: Setup = messages.read_pickled(received[0])
-    sys.path[:] = setup.path
-    with contextlib.suppress(OSError):
-        os.chdir(setup.folder)
+    _settle(setup)
     control_fd, stacks_fd, *others = received[1]
     write_stacks_to(stacks_fd)
     control = Control(control_fd, setup.worker_count)
@@ -128,6 +129,14 @@ def _arrive(channel: SocketChannel, recipe: Recipe | None, scale: Scale) -> Work
     scale.limit(config.max_worker_nbytes)
     channel.send(messages.write_pickled(messages.HELLO, Hello(os.getpid(), count)))
     return Worker(channel, control, setup, maker, info.turner(dataset))
+
+
+def _settle(setup: Setup) -> None:
+    sys.path[:] = setup.path
+    with contextlib.suppress(OSError):
+        os.chdir(setup.folder)
+    if setup.script is not None:
+        setup.script.apply()
 
 
 def _note(channel: SocketChannel, text: str) -> None:
