@@ -75,14 +75,13 @@ def _of_object(path: str, value: Any) -> _Parts:
     with contextlib.suppress(Exception):  # no such thing, or a class that makes it up
         for name, part in list(object.__getattribute__(value, "__dict__").items()):
             yield f"{path}.{name}", part
-    for base in type(value).__mro__:
-        if base.__module__ == "builtins":
-            continue
-        for name, slot in list(vars(base).items()):
-            if type(slot) is MemberDescriptorType:
-                with contextlib.suppress(AttributeError):  # it is empty
-                    yield f"{path}.{name}", slot.__get__(value)
-        yield f"{path}:{base.__name__}", base
+    bases = [base for base in type(value).__mro__ if base.__module__ != "builtins"]
+    slots = ((name, slot) for base in bases for name, slot in list(vars(base).items()))
+    for name, slot in slots:
+        if type(slot) is MemberDescriptorType:
+            with contextlib.suppress(AttributeError):  # it is empty
+                yield f"{path}.{name}", slot.__get__(value)
+    yield from ((f"{path}:{base.__name__}", base) for base in bases)
 
 
 def _of_class(path: str, value: type, own: set[str]) -> _Parts:
@@ -99,14 +98,15 @@ def _of_function(path: str, value: FunctionType, own: set[str]) -> _Parts:
     yield f"{path}.__kwdefaults__", value.__kwdefaults__
     if _home(value) in own:
         known = value.__globals__
-        yield from ((f"{_home(value)}.{name}", known[name]) for name in _names(value.__code__) if name in known)
+        yield from ((f"{_home(value)}.{name}", known[name]) for name in names_in(value.__code__) if name in known)
 
 
-def _names(code: CodeType) -> Iterator[str]:
+def names_in(code: CodeType) -> Iterator[str]:
+    """The globals and attributes that code names, with those of the functions in it."""
     yield from code.co_names
     for part in code.co_consts:
         if isinstance(part, CodeType):  # a comprehension, or a function within
-            yield from _names(part)
+            yield from names_in(part)
 
 
 def _home(value: Any) -> str:
