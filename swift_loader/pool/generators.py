@@ -11,6 +11,7 @@ again.
 from __future__ import annotations
 
 import contextlib
+import operator
 import random
 import sys
 import zlib
@@ -42,7 +43,6 @@ class Held(NamedTuple):
 
 
 class _Known(NamedTuple):
-    module_count: int
     held: tuple[Held, ...]
     torchs: Any
     opencvs: Any
@@ -56,7 +56,9 @@ class Generators:
         self._roots: Mapping[str, Any] = {}
         self._is_new = True
         """No batch was made yet: what is made at first use was not there."""
-        self._last = _Known(-1, self.held, None, None)
+        self._last = _Known(self.held, None, None)
+        self._module_count = -1
+        """So many modules were loaded when that was found; -1 where it is to be looked for again."""
 
     def find(self, **roots: Any) -> None:
         """From now on what is held there is seeded too."""
@@ -67,7 +69,7 @@ class Generators:
         """Looks for what is held."""
         found = tuple(_held_by(self._roots)) if self._roots else ()
         if [(each.path, id(each.value)) for each in found] != [(each.path, id(each.value)) for each in self.held]:
-            self.held = found
+            self.held, self._module_count = found, -1
 
     def seed(self, key: int) -> None:
         """Seeds them."""
@@ -75,8 +77,7 @@ class Generators:
         # numpy's takes an array of words too, for thrice the time: 32 bits only mean that two of a hundred thousand
         # batches may draw alike from it.
         np.random.seed(key & 0xFFFFFFFF)  # noqa: NPY002 - the generator that datasets use
-        known = self._known()
-        torchs, opencvs = known.torchs, known.opencvs
+        _, torchs, opencvs = self._last if self._module_count == len(sys.modules) else self._known()
         if torchs is not None:
             torchs.manual_seed(key >> 64)  # torch.manual_seed seeds every device: 70 times slower
         if opencvs is not None:
@@ -94,7 +95,7 @@ class Generators:
         ]
         return states + [(each.put_back, each.state()) for each in self.held]
 
-    def whole(self, make: Callable[[], T]) -> T:
+    def whole(self, make: Callable[..., T], *given: Any) -> T:
         """What ``make`` gives, which seeds; once more where it has brought generators that it could not seed.
 
         That happens to the first batches of a worker at most, and for good reasons: an import in ``__getitem__``, files
@@ -102,23 +103,27 @@ class Generators:
         """
         attempts = 1
         while True:
-            known = self._known()
+            known = self._last if self._module_count == len(sys.modules) else self._known()
             try:
-                made = make()
+                made = make(*given)
             except Exception:
                 if self._has_all(known) or attempts == _ATTEMPTS:
                     raise
             else:
+                # Nothing was imported, which costs next to nothing to see.
+                if known is self._last and self._module_count == len(sys.modules):
+                    return made
                 if self._has_all(known) or attempts == _ATTEMPTS:
                     return made
             attempts += 1
 
     def _known(self) -> _Known:
-        """What can be seeded now. Looked for again where anything was imported since: this is asked at each batch."""
-        known, count = self._last, len(sys.modules)
-        if known.module_count != count or known.held is not self.held:
-            known = self._last = _Known(count, self.held, *_libraries())
-        return known
+        """What can be seeded now. Looked for where anything was imported or found since."""
+        if self._module_count != len(sys.modules):
+            known = _Known(self.held, *_libraries())
+            self._last = self._last if all(map(operator.is_, known, self._last)) else known
+            self._module_count = -1 if self._is_new else len(sys.modules)
+        return self._last
 
     def _has_all(self, known: _Known) -> bool:
         if self._is_new:

@@ -128,7 +128,7 @@ class BatchMaker:
             MakeFailed: where it cannot be made.
             TakenBack: where it is not wanted any more.
         """
-        return self._generators.whole(lambda: self._made(seq, epoch, step, berth))
+        return self._generators.whole(self._made, seq, epoch, step, berth)
 
     def _made(self, seq: int, epoch: int, step: int, berth: Berth) -> Made:
         self._cell.enter(FETCHES, seq)

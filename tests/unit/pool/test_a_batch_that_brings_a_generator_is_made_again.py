@@ -22,10 +22,9 @@ class Library(ModuleType):
     def __init__(self) -> None:
         super().__init__("cv2")
         self.here = threading.local()
-        self.seeds: list[int] = []
+        self.setRNGSeed = self._seed  # one function, as there
 
-    def setRNGSeed(self, seed: int) -> None:  # noqa: N802 - its name
-        self.seeds.append(seed)
+    def _seed(self, seed: int) -> None:
         self.here.generator = random.Random(seed)
 
     def randu(self) -> float:
