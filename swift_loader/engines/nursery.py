@@ -214,7 +214,9 @@ class Shared:
 
 
 def _who() -> tuple[object, ...]:
-    return os.getresuid(), os.getresgid(), tuple(os.getgroups()), sys.executable, os.environ.get(faultpoints.NAME)
+    """Whom they serve, and what cannot be changed in them later."""
+    fixed = os.environ.get("PYTHONHASHSEED"), os.environ.get(faultpoints.NAME)
+    return os.getresuid(), os.getresgid(), tuple(os.getgroups()), sys.executable, *fixed
 
 
 class Prepared:

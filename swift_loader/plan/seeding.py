@@ -15,7 +15,7 @@ _EPOCH = 0xA4093822299F31D0082EFA98EC4E6C89
 _CONSUMER = 0x452821E638D01377BE5466CF34E90C6D
 _STEP = 0xC0AC29B7C97C50DD3F84D5B5B5470917
 _INDEX = 0x9216D5D98979FB1BD1310BA698DFB5AD
-_BATCH_KEY, _SAMPLE_KEY, _ORDER_KEY = 1 << 125, 2 << 125, 3 << 125
+_BATCH_KEY, _SAMPLE_KEY, _ORDER_KEY, _EPOCH_KEY = 1 << 125, 2 << 125, 3 << 125, 4 << 125
 
 
 def batch_key(seed: int, epoch: int, consumer: int, step: int) -> int:
@@ -36,6 +36,11 @@ def sample_key(seed: int, epoch: int, index: int) -> int:
 def order_key(seed: int, epoch: int) -> int:
     """Give the 128-bit key of an epoch's order."""
     return _spread(_ORDER_KEY + seed * _SEED + epoch * _EPOCH)
+
+
+def epoch_key(seed: int, epoch: int) -> int:
+    """Give the 128-bit key of what a dataset draws when it turns to an epoch: the same for all consumers."""
+    return _spread(_EPOCH_KEY + seed * _SEED + epoch * _EPOCH)
 
 
 def derive(key: int, purpose: int) -> int:

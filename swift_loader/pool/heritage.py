@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Self
 
 from swift_loader.pool.guard import THREAD_CAPS
+from swift_loader.pool.script_settings import ScriptSettings, gathered
 
 _LIMITS = [number for name, number in vars(resource).items() if name.startswith("RLIMIT_")]
 
@@ -32,6 +33,7 @@ class Heritage:
     """What files that are made are not for."""
     limits: dict[int, tuple[int, int]]
     cores: set[int]
+    script: ScriptSettings
 
     @classmethod
     def of_trainer(cls) -> Self:
@@ -44,10 +46,11 @@ class Heritage:
             mask=_mask(),
             limits={number: resource.getrlimit(number) for number in _LIMITS},
             cores=os.sched_getaffinity(0),
+            script=gathered(),
         )
 
-    def take_over(self) -> None:
-        """In a worker."""
+    def take_over(self, *, is_copy: bool = False) -> None:
+        """In a worker, or in what it will be forked from. A copy of the trainer has what the script has set."""
         sys.path[:] = self.path
         with contextlib.suppress(OSError):
             os.chdir(self.folder)
@@ -60,6 +63,8 @@ class Heritage:
         with contextlib.suppress(OSError):
             if os.sched_getaffinity(0) != self.cores:
                 os.sched_setaffinity(0, self.cores)
+        if not is_copy:
+            self.script.apply()
 
 
 def _change_environment(wanted: dict[str, str]) -> None:

@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
-import random
-import sys
 import threading
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
-import numpy as np
-
-from swift_loader.plan.seeding import batch_key, keyed_generator, sample_key
+from swift_loader.plan.seeding import batch_key, epoch_key, keyed_generator, sample_key
+from swift_loader.pool.generators import Generators, put_back, seed_thread
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
     from numpy.random import Generator
+
+T = TypeVar("T")
+SetEpoch: TypeAlias = "Callable[[int], None]"
 
 
 class WorkerInfo:
@@ -42,6 +42,7 @@ class WorkerInfo:
         self._shares = shares
         """Several threads fetch, and share the process's own generators."""
         self._here = threading.local()
+        self.generators = Generators()
 
     @property
     def rng(self) -> Generator:
@@ -65,30 +66,63 @@ class WorkerInfo:
         self._here.index = index
         if self._per_sample:
             self._here.key = None
+        if self._shares:
+            seed_thread(lambda: self._key(index))
+
+    def turner(self, dataset: Any) -> SetEpoch | None:
+        """The dataset's ``set_epoch``, where it has one, called as `turning_to` says."""
+        set_epoch = getattr(dataset, "set_epoch", None)
+        if set_epoch is None:
+            return None
+
+        def turn(epoch: int) -> None:
+            with self.turning_to(epoch):
+                set_epoch(epoch)
+
+        return turn
 
     @contextmanager
-    def making(self, epoch: int, index: int) -> Iterator[None]:
-        """Around the making of a sample that is kept: its numbers are its own, whatever batch asks for it first.
+    def turning_to(self, epoch: int) -> Iterator[None]:
+        """Around the dataset's ``set_epoch``: what it draws there is the same in all workers, of all consumers."""
+        key = epoch_key(self.seed, epoch)
+        with self._drawing_by(key):
+            self.generators.seed(key)
+            yield
+        self.generators.look()  # it may have made others
 
-        Afterwards all generators are what they were. Threads share those of the process, so with them only `rng` is
-        the sample's own.
+    def made(self, epoch: int, index: int, make: Callable[[], T]) -> T:
+        """What ``make`` gives, a sample that is kept: its numbers are its own, whatever batch asks for it first.
+
+        Afterwards all generators are what they were, but for OpenCV's. Threads share those of the process, so with
+        them only `rng` is the sample's own.
         """
+        key = sample_key(self.seed, epoch, index)
+        with self._drawing_by(key):
+            if self._shares:
+                return make()
+            at, self.epoch = self.epoch, epoch
+            try:
+                return self.generators.whole(lambda: self._seeded(key, make))
+            finally:
+                self.epoch = at
+
+    @contextmanager
+    def _drawing_by(self, key: int) -> Iterator[None]:
         here = self._here
-        before = getattr(here, "key", None), getattr(here, "generator", None)
-        at = self.epoch
-        here.made = sample_key(self.seed, epoch, index)
-        states = None if self._shares else _states()
+        before = getattr(here, "made", None), getattr(here, "key", None), getattr(here, "generator", None)
+        states = None if self._shares else self.generators.states()
+        here.made = key
         try:
-            if states is not None:
-                self.epoch = epoch
-                _seed_all(here.made)
             yield
         finally:
-            here.made = None
-            here.key, here.generator = before
+            here.made, here.key, here.generator = before
             if states is not None:
-                self.epoch = at
-                _put_back(states)
+                put_back(states)
+
+    def _seeded(self, key: int, make: Callable[[], T]) -> T:
+        self.generators.seed(key)
+        self._here.key = None
+        return make()
 
     def _key(self, index: int | None) -> int:
         if self._per_sample and index is not None:
@@ -97,30 +131,7 @@ class WorkerInfo:
 
     def seed_generators(self, index: int | None = None) -> None:
         """Seeds the process's own generators for the batch, or for the sample."""
-        _seed_all(self._key(index))
-
-
-def _seed_all(key: int) -> None:
-    random.seed(key)
-    # numpy's takes an array of words too, for thrice the time: 32 bits only mean that two of a hundred thousand
-    # batches may draw alike from it.
-    np.random.seed(key & 0xFFFFFFFF)  # noqa: NPY002 - the generator that datasets use
-    torch = sys.modules.get("torch")
-    if torch is not None:
-        torch.default_generator.manual_seed(key >> 64)  # torch.manual_seed seeds every device: 70 times slower
-
-
-def _states() -> tuple[Any, Any, Any]:
-    torch = sys.modules.get("torch")
-    state = None if torch is None else torch.default_generator.get_state()
-    return random.getstate(), np.random.get_state(), state  # noqa: NPY002 - the generator that datasets use
-
-
-def _put_back(states: tuple[Any, Any, Any]) -> None:
-    random.setstate(states[0])
-    np.random.set_state(states[1])  # noqa: NPY002 - as above
-    if states[2] is not None:
-        sys.modules["torch"].default_generator.set_state(states[2])
+        self.generators.seed(self._key(index))
 
 
 _current: WorkerInfo | None = None

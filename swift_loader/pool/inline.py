@@ -6,8 +6,6 @@ batch, since here they are the training script's.
 
 from __future__ import annotations
 
-import random
-import sys
 from time import perf_counter_ns, process_time_ns
 from typing import TYPE_CHECKING, Any
 
@@ -19,6 +17,7 @@ from swift_loader.pool.dispatch import Delivery, Failed, Full, Ticket
 from swift_loader.pool.failures import error_of, start_error
 from swift_loader.pool.fetch import MakeFailed, Wanted
 from swift_loader.pool.fronts import as_kept
+from swift_loader.pool.generators import put_back
 from swift_loader.pool.ground import ground_of
 from swift_loader.pool.info import WorkerInfo, set_worker_info
 from swift_loader.pool.keeping import kept, kept_statistics
@@ -94,6 +93,10 @@ class InlinePool:
             raise start_error(self._line.name, FailureReport.of(error, "build the dataset")) from error
         self.sample_count = checked_length(self._dataset)
         self._plan = recipe.plan(self.sample_count)
+        config = recipe.config
+        self._info.generators.find(
+            dataset=self._dataset, collate_fn=config.collate_fn, batch_encoder=config.batch_encoder
+        )
         self._dataset = kept(recipe, self._dataset, self.sample_count, self._info, self._cell, self._notes.put_once)
         self._ground = ground_of(recipe, self._notes.put)
         carousel = None if self._ground is None else carousel_on(self._ground, recipe, self._notes.put_once)
@@ -178,23 +181,18 @@ class InlinePool:
     def _make(self, ticket: Ticket, berth: _HeapBerth) -> Made:
         if ticket.epoch != self._epoch:
             self._epoch = ticket.epoch
-            if (set_epoch := getattr(self._dataset, "set_epoch", None)) is not None:
+            if (set_epoch := self._info.turner(self._dataset)) is not None:
                 set_epoch(ticket.epoch)
         return self._maker.make(ticket.seq, ticket.epoch, ticket.step, berth)
 
     def _as_worker(self, action: Any) -> Any:
         before = set_worker_info(self._info)
-        states = random.getstate(), np.random.get_state()  # noqa: NPY002 - as below
-        torch = sys.modules.get("torch")
-        torch_state = None if torch is None else torch.default_generator.get_state()
+        states = self._info.generators.states()
         try:
             return action()
         finally:
             set_worker_info(before)
-            random.setstate(states[0])
-            np.random.set_state(states[1])  # noqa: NPY002 - the generator that scripts use
-            if torch is not None and torch_state is not None:
-                torch.default_generator.set_state(torch_state)
+            put_back(states)
 
 
 class _HeapBerth:

@@ -96,6 +96,7 @@ class BatchMaker:
         self._dataset = dataset
         self._plan = plan
         self._cell = cell
+        self._generators = info.generators
         self._fetcher = Fetcher(dataset, recipe.config, info, cell)
         self._fetcher.sample_count = getattr(plan, "sample_count", None)
         self._spec: BatchSpec | None = None
@@ -108,7 +109,8 @@ class BatchMaker:
         """The columns that were lists of arrays in the batch before, since their shapes differed."""
         self._spare: Spare | None = None
         self._repeated = as_repeated(dataset)
-        self._reads_into = alone and self._keeps is None and hasattr(dataset, "read_into")
+        singly = self._keeps is not None or recipe.config.random_per == "sample"
+        self._reads_into = alone and not singly and hasattr(dataset, "read_into")
 
     @property
     def is_plain(self) -> bool:
@@ -127,6 +129,9 @@ class BatchMaker:
             MakeFailed: where it cannot be made.
             TakenBack: where it is not wanted any more.
         """
+        return self._generators.whole(self._made, seq, epoch, step, berth)
+
+    def _made(self, seq: int, epoch: int, step: int, berth: Berth) -> Made:
         self._cell.enter(FETCHES, seq)
         indices = self._indices(epoch, step)
         fetcher = self._fetcher

@@ -55,7 +55,7 @@ def repeated(recipe: Recipe, dataset: Any, plan: Plan, carousel: Carousel | None
 
     kept = as_kept(dataset)
     made = dataset if kept is None else kept.dataset
-    around = Surroundings(plan, recipe.consumer, cell.counts, info.making, partial(_class_of, made))
+    around = Surroundings(plan, recipe.consumer, cell.counts, info.made, partial(_class_of, made))
     rotation = Repeated(made, carousel, around)
     if kept is None:
         return rotation

@@ -28,7 +28,7 @@ from swift_loader.pool.clocks import Clocks
 from swift_loader.pool.control import BUILDS, SENDS, WAITS, Control
 from swift_loader.pool.fetch import MakeFailed, TakenBack, Wanted
 from swift_loader.pool.heritage import Heritage
-from swift_loader.pool.info import WorkerInfo, set_worker_info
+from swift_loader.pool.info import SetEpoch, WorkerInfo, set_worker_info
 from swift_loader.pool.keeping import kept
 from swift_loader.pool.libraries import libraries_since
 from swift_loader.pool.maker import BatchMaker, Made, refuse_too_large
@@ -85,7 +85,7 @@ def _arrive(channel: SocketChannel, recipe: Recipe | None, scale: Scale) -> Work
     if received is None or not received[0]:
         return None
     setup: Setup = messages.read_pickled(received[0])
-    setup.heritage.take_over()
+    setup.heritage.take_over(is_copy=not setup.has_payload)
     known = frozenset(sys.modules)
     faultpoints.arm()
     control_fd, stacks_fd, *others = received[1]
@@ -113,6 +113,7 @@ def _arrive(channel: SocketChannel, recipe: Recipe | None, scale: Scale) -> Work
         def tell(text: str) -> None:
             _note(channel, text)
 
+        info.generators.find(dataset=dataset, collate_fn=config.collate_fn, batch_encoder=config.batch_encoder)
         dataset = kept(recipe, dataset, count, info, cell, tell)
         carousel = carousel_at(others, recipe, tell)
         maker = BatchMaker(recipe, repeated(recipe, dataset, plan, carousel, info, cell), plan, info, cell)
@@ -124,7 +125,7 @@ def _arrive(channel: SocketChannel, recipe: Recipe | None, scale: Scale) -> Work
         return None
     scale.limit(config.max_worker_nbytes)
     channel.send(messages.write_pickled(messages.HELLO, Hello(os.getpid(), count, libraries_since(known))))
-    return Worker(channel, control, setup, maker, dataset)
+    return Worker(channel, control, setup, maker, info.turner(dataset))
 
 
 def _note(channel: SocketChannel, text: str) -> None:
@@ -136,7 +137,7 @@ class Worker:
     """Makes what is ordered."""
 
     def __init__(
-        self, channel: SocketChannel, control: Control, setup: Setup, maker: BatchMaker, dataset: object
+        self, channel: SocketChannel, control: Control, setup: Setup, maker: BatchMaker, set_epoch: SetEpoch | None
     ) -> None:
         self._channel = channel
         self._outbox = Outbox(channel)
@@ -149,7 +150,7 @@ class Worker:
         self._may_wait = maker.is_plain
         self._careful: set[int] = set()
         """Orders to be made sample by sample."""
-        self._set_epoch = getattr(dataset, "set_epoch", None)
+        self._set_epoch = set_epoch
         self._epoch: int | None = None
         self._slots: dict[int, Slot] = {}
         self._orders: deque[Order] = deque()

@@ -10,7 +10,6 @@ a crash, or cannot be kept at all. Knows nothing of batches beyond arrays to be 
 
 from __future__ import annotations
 
-from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
@@ -20,6 +19,9 @@ from swift_loader.reuse.form import MISSING, PICKLED, anywhere
 from swift_loader.reuse.generation import Generations
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+    from contextlib import AbstractContextManager
+
     from swift_loader.batch.layout import BatchSpec
     from swift_loader.reuse.entry import Words
     from swift_loader.reuse.form import Empty
@@ -38,8 +40,13 @@ _MANY = 32
 class Chance(Protocol):
     """Where random numbers come from while a sample is made."""
 
-    def making(self, epoch: int, index: int) -> AbstractContextManager[None]:
-        """Around the making of a sample: the generators are those of that epoch and sample, and then what they were."""
+    def made(self, epoch: int, index: int, make: Callable[[], Any]) -> Any:
+        """What ``make`` gives, with the generators of that epoch and sample, which are then what they were."""
+        ...
+
+    def turning_to(self, epoch: int) -> AbstractContextManager[None]:
+        """Around the dataset's ``set_epoch``: the generators are those of the epoch, and then what they were."""
+        ...
 
 
 class Kept:
@@ -171,13 +178,13 @@ class Kept:
     def _made(self, index: int, made_for: int) -> Any:
         if made_for != self._told and not self._threads:  # others may be in the midst of a sample
             self._tell(made_for)
-        with self._chance.making(made_for, index):
-            return self.dataset[index]
+        return self._chance.made(made_for, index, lambda: self.dataset[index])
 
     def _tell(self, epoch: int) -> None:
         self._told = epoch
         if self._set_epoch is not None:
-            self._set_epoch(epoch)
+            with self._chance.turning_to(epoch):
+                self._set_epoch(epoch)
 
     def _weigh(self) -> None:
         self._counts[NBYTES] = self._keeper.nbytes()

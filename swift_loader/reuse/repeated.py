@@ -6,7 +6,6 @@ import contextlib
 import re
 import threading
 from collections.abc import Callable
-from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -31,8 +30,8 @@ class Surroundings:
     consumer: int
     counts: Any
     """Words, for the samples that were made, and those that were used again."""
-    making: Callable[[int, int], AbstractContextManager[Any]]
-    """Around the making of a sample, by epoch and index: its random numbers are its own."""
+    made: Callable[[int, int, Callable[[], Any]], Any]
+    """What makes a sample, by epoch and index, with random numbers of its own."""
     home: Callable[[str], Any]
     """Finds classes of the trainer's ``__main__``."""
 
@@ -103,8 +102,7 @@ class Repeated:
         if sample is not MISSING:
             self._count(REUSED)
             return sample
-        with self._around.making(epoch, index):
-            sample = self.dataset[index]
+        sample = self._around.made(epoch, index, lambda: self.dataset[index])
         self._count(MADE)
         self.keep(use, sample)
         return sample

@@ -10,7 +10,7 @@ from typing import Any, Unpack
 
 from swift_loader.config import Settings
 from swift_loader.errors import ConfigError
-from swift_loader.testing import building, determinism, faults, memory, sending, speed, threads
+from swift_loader.testing import building, determinism, faults, hashing, memory, sending, speed, threads
 from swift_loader.testing import samples as samples_
 from swift_loader.testing.lab import Lab
 from swift_loader.testing.report import Finding, Report
@@ -24,6 +24,7 @@ CHECKS: dict[str, Callable[[Lab], Iterator[Finding]]] = {
     "length": building.check_length,
     "samples": samples_.check,
     "determinism": determinism.check,
+    "hashing": hashing.check,
     "threads": threads.check,
     "speed": speed.check,
     "memory": memory.check,

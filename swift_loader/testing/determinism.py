@@ -11,7 +11,11 @@ from swift_loader.testing.walk import Blocked, NotInTime, Walk, told_failure
 
 NAME = "determinism"
 _MOST = 3
-_RNG = "draw from swift_loader.worker_info().rng, or from random, numpy.random or torch: all are seeded for you"
+_WHEN_BUILT = ("__init__", "__setstate__")
+_RNG = (
+    "draw from swift_loader.worker_info().rng, from random, numpy.random or torch, or from a generator that the "
+    "dataset holds: all are seeded for you"
+)
 
 
 def check(lab: Lab) -> Iterator[Finding]:
@@ -91,24 +95,26 @@ def _fails_elsewhere(apart: Walk) -> Finding:
 
 def _why_in_one_worker(builds: list[Built]) -> tuple[str, str]:
     built = builds[0]
-    if built.generators:
-        name = built.generators[0]
-        why = f"It has a generator of its own, {name}, which goes on from sample to sample"
-        return f"{why}, and begins alike in every worker if it has a seed", _RNG
-    if built.calls:
-        return f"Its code has {', '.join(built.calls[:2])}, which gives something else each time", _RNG
-    return (
-        "It keeps something from sample to sample, draws from a generator that is not seeded, or reads what changes",
-        f"make it a function of the index. If it draws: {_RNG}",
-    )
+    calls = [call for call in built.calls if not call.endswith(_WHEN_BUILT)]
+    if calls:
+        return f"Its code has {', '.join(calls[:2])}, which gives something else each time", _RNG
+    remedy = f"make it a function of the index. If it draws: {_RNG}"
+    if built.ways:
+        remedy += f". A transform that the dataset does not hold can be seeded before it is used: {built.ways[0]}"
+    why = "It keeps something from sample to sample, reads what changes, or draws from a generator that is not seeded: "
+    return why + "one that neither it nor the code of its own modules holds", remedy
 
 
 def _why_elsewhere(builds: list[Built]) -> tuple[str, str]:
-    calls = [call for call in builds[0].calls if call.endswith(("__init__", "__setstate__"))]
+    calls = [call for call in builds[0].calls if call.endswith(_WHEN_BUILT)]
     code = f": its code has {', '.join(calls[:2])}" if calls else ""
-    why = f"So what __init__ makes differs from worker to worker{code}. Usual reasons: random numbers or the time, the "
-    why += "order of a set of texts, or of files that were not sorted"
-    return why, "have __init__ make the same wherever it runs: sort, and draw with a fixed seed that is an argument"
+    why = f"So what __init__ makes differs from worker to worker{code}. Usual reasons: random numbers or the time, or "
+    why += "files that were not sorted"
+    remedy = "have __init__ make the same wherever it runs: sort, and draw with a fixed seed that is an argument"
+    if builds[0].generators:
+        why += f"; or what is drawn once, at first use, from {builds[0].generators[0]}, which is seeded for each sample"
+        remedy += ". What all samples share is drawn in __init__ or in set_epoch"
+    return why, remedy
 
 
 def _repeats(first: list[Seen], next_epoch: list[Seen]) -> Finding:

@@ -5,11 +5,13 @@ A walk starts workers and builds the dataset in them, which is most of what a ch
     first     one worker, sample 0: can it be built, how long is it, how long does a sample take
     closely   one worker: chosen samples, again backwards, again in another epoch, then many more for time and memory
     apart     three workers, the same samples in another order, workers killed on the way
+    hashed    one worker with another seed of hashes, some of the samples; twice
     threaded  one worker with threads, the same samples
 """
 
 from __future__ import annotations
 
+import os
 import random
 import statistics
 from collections.abc import Callable
@@ -19,7 +21,7 @@ from swift_loader.loader import SwiftLoader
 from swift_loader.testing.nemesis import Nemesis
 from swift_loader.testing.probe import Built, Look, Seen
 from swift_loader.testing.subject import Subject
-from swift_loader.testing.walk import Blocked, Manner, Visits, Walk, walk
+from swift_loader.testing.walk import COMMON_HASH_SEED, Blocked, Manner, Visits, Walk, walk
 
 THREADS = 8
 #: Samples looked at for time and memory alone: with fewer a small leak cannot be told from how allocators breathe.
@@ -72,6 +74,10 @@ class Lab:
     def apart(self) -> Walk:
         """See above."""
         return self._once("apart", self._look_apart)
+
+    def hashed(self, other: int) -> Walk:
+        """See above; ``other`` tells which other seed."""
+        return self._once(f"hashed {other}", lambda: self._look_hashed(other))
 
     def threaded(self) -> Walk:
         """See above."""
@@ -143,6 +149,14 @@ class Lab:
                 Nemesis(loader, seed=step).strike(kills[step])
 
         return self._walk(Visits((tuple(order),)), Manner(workers=3, meanwhile=kill), 0.4)
+
+    def _look_hashed(self, other: int) -> Walk:
+        if self.subject.config.start_method == "fork":
+            raise Blocked("start_method='fork': workers hash as your process does")
+        taken = os.environ.get("PYTHONHASHSEED", COMMON_HASH_SEED)
+        seed = [str(one) for one in range(1, 10) if str(one) != taken][other]
+        manner = Manner(hash_seed=seed)
+        return walk(self.subject, Visits((tuple(self._good()),)), manner, self.patience_s, self.until(0.4))
 
     def _look_with_threads(self) -> Walk:
         rounds: list[int] = []

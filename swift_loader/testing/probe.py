@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import importlib
 import os
+import pickle
 import random
 import sys
 from collections.abc import Iterator
@@ -24,6 +25,8 @@ from swift_loader.batch.finite import refuse_what_is_not_finite
 from swift_loader.batch.layout import Column
 from swift_loader.batch.misfit import Unbatchable
 from swift_loader.errors import ConfigError, DataError, FailureReport
+from swift_loader.pool.generators import Generators
+from swift_loader.pool.reach import names_in
 from swift_loader.pool.recipe import checked_length
 from swift_loader.pool.whole import drawn, samples_of, whole_batches_of
 from swift_loader.testing.subject import Source
@@ -34,6 +37,13 @@ _UNREPEATABLE = (
     "default_rng", "RandomState", "SystemRandom", "urandom", "token_bytes", "uuid1", "uuid4", "getpid", "get_ident",
     "time", "time_ns", "perf_counter", "monotonic", "now",
 )  # fmt: skip
+
+
+_HASHED = ("hash", "set", "frozenset")
+_WAYS = {
+    "albumentations": "t.set_random_seed(int(worker_info().rng.integers(2**31)))",
+    "monai": "t.set_random_state(int(worker_info().rng.integers(2**31)))",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,9 +58,13 @@ class Built:
     complaint: str
     """Why there is no length."""
     generators: tuple[str, ...]
-    """Generators of random numbers that the dataset holds, by their paths."""
+    """Generators of random numbers that the dataset holds, by their paths: they are seeded."""
     calls: tuple[str, ...]
     """What its methods name that gives another number each time."""
+    hashes: tuple[str, ...]
+    """What they name that depends on the hashes of texts."""
+    ways: tuple[str, ...]
+    """How transforms of the libraries that are loaded are seeded by hand."""
 
 
 @dataclass(slots=True)
@@ -94,9 +108,13 @@ class Probe:
         self._dataset = source.build()
         seconds = (perf_counter_ns() - begun) / 1e9
         length, complaint = _length_of(self._dataset)
+        self._generators = Generators()
+        self._generators.find(dataset=self._dataset)
         self._built = Built(
             os.getpid(), seconds, own_nbytes() - before, length, complaint,
-            tuple(_generators_in(self._dataset, "dataset")), tuple(_unrepeatable_calls(type(self._dataset))),
+            tuple(held.path for held in self._generators.held), tuple(_calls(type(self._dataset), _UNREPEATABLE)),
+            tuple(_calls(type(self._dataset), _HASHED)),
+            tuple(way for library, way in _WAYS.items() if library in sys.modules),
         )  # fmt: skip
         self._look = look
         self._fetch_all = None if singly else whole_batches_of(self._dataset)
@@ -117,7 +135,7 @@ class Probe:
         if self._built.complaint:
             return seen
         is_brief = self._epoch >= self._look.briefly_from_epoch
-        before = () if is_brief or self._look.is_hurried else _generator_states()
+        before = {} if is_brief or self._look.is_hurried else self._states()
         begun, begun_cpu = perf_counter_ns(), process_time_ns()
         try:
             sample = self._sample(index)
@@ -126,8 +144,8 @@ class Probe:
             return seen
         seen.wall_ns, seen.cpu_ns = perf_counter_ns() - begun, process_time_ns() - begun_cpu
         if before:
-            now = _generator_states()
-            seen.drew_from = tuple(name for (name, old), (_, new) in zip(before, now, strict=False) if old != new)
+            now = self._states()
+            seen.drew_from = tuple(name for name, state in now.items() if before.get(name, state) != state)
         if not is_brief:
             _look_into(seen, sample)
         del sample
@@ -142,6 +160,16 @@ class Probe:
         except DataError:  # a batch that it has made itself, which is for a collate_fn
             return self._dataset[index]
         return sample
+
+    def _states(self) -> dict[str, Any]:
+        """Those of all generators that are seeded, by name."""
+        legacy: Any = np.random.get_state()  # noqa: NPY002 - the generator that datasets use
+        states: dict[str, Any] = {"random": random.getstate(), "numpy.random": (legacy[1].tobytes(), legacy[2])}
+        torch = sys.modules.get("torch")
+        if torch is not None:
+            states["torch"] = torch.default_generator.get_state().numpy().tobytes()
+        self._generators.look()
+        return states | {held.path: pickle.dumps(held.state()) for held in self._generators.held}
 
 
 def as_they_are(samples: list[Seen]) -> list[Seen]:
@@ -179,30 +207,9 @@ def _length_of(dataset: Any) -> tuple[int, str]:
     return count, "" if count else f"{type(dataset).__name__} is empty: its len() is 0"
 
 
-def _generator_states() -> list[tuple[str, Any]]:
-    legacy: Any = np.random.get_state()  # noqa: NPY002 - the generator that datasets use
-    states: list[tuple[str, Any]] = [("random", random.getstate()), ("numpy.random", (legacy[1].tobytes(), legacy[2]))]
-    torch = sys.modules.get("torch")
-    if torch is not None:
-        states.append(("torch", torch.default_generator.get_state().numpy().tobytes()))
-    return states
-
-
-def _generators_in(value: Any, path: str, depth: int = 0) -> Iterator[str]:
-    torch = sys.modules.get("torch")
-    kinds = (random.Random, np.random.Generator, np.random.RandomState, *([torch.Generator] if torch else []))
-    if isinstance(value, kinds):
-        yield path
-    elif depth < 4:
-        for name, part in list(getattr(value, "__dict__", {}).items()):
-            yield from _generators_in(part, f"{path}.{name}", depth + 1)
-        if isinstance(value, list | tuple):
-            for place, part in enumerate(value[:20]):
-                yield from _generators_in(part, f"{path}[{place}]", depth + 1)
-
-
-def _unrepeatable_calls(kind: type) -> Iterator[str]:
+def _calls(kind: type, of: tuple[str, ...]) -> Iterator[str]:
     for base in kind.__mro__:
         for name, method in vars(base).items():
-            names = set(getattr(getattr(method, "__code__", None), "co_names", ()))
-            yield from (f"{call}() in {name}" for call in _UNREPEATABLE if call in names)
+            code = getattr(method, "__code__", None)
+            names = set() if code is None else set(names_in(code))
+            yield from (f"{call}() in {name}" for call in of if call in names)

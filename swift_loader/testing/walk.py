@@ -25,6 +25,7 @@ from swift_loader.testing.subject import Subject
 
 #: After so many samples that cost a worker its life nothing new is learnt.
 _MOST_LOSSES = 3
+COMMON_HASH_SEED = "1"
 
 
 class Blocked(Exception):
@@ -98,6 +99,8 @@ class Manner:
     look: Look = field(default_factory=Look)
     meanwhile: Callable[[SwiftLoader, int], None] | None = None
     """Called after each step."""
+    hash_seed: str = ""
+    """As PYTHONHASHSEED, in interpreters of their own; else all walks have the same."""
 
 
 def walk(subject: Subject, visits: Visits, manner: Manner, patience_s: float, until_s: float) -> Walk:
@@ -117,16 +120,38 @@ def walk(subject: Subject, visits: Visits, manner: Manner, patience_s: float, un
         "validate": False,
         "benchmark": False,
     }
+    if subject.config.start_method == "auto":  # looked at as where no copy of the script can be made
+        settings["start_method"] = "forkserver"
+    if manner.hash_seed:
+        settings["start_method"] = "spawn"
     if manner.meanwhile is not None:
         settings |= {"data_queue_size": 1, "message_queue_size": 1, "max_buffer_size": 0, "max_attempts": 3}
     singly = manner.threads > 1 or asks_singly(subject.config)  # as the user's own loader would
     kwargs = {"source": subject.source, "modules": _modules(subject), "look": manner.look, "singly": singly}
     found = Walk()
-    with quietly(), SwiftLoader(Probe, kwargs, visits.size, 1, manner.workers, **settings) as loader:
+    with (
+        quietly(),
+        _hashing(manner.hash_seed),
+        SwiftLoader(Probe, kwargs, visits.size, 1, manner.workers, **settings) as loader,
+    ):
         start(loader, until_s)
         with closed_at(loader, until_s + patience_s):
             found.is_whole = all(_go(loader, manner, found, until_s) for _ in visits.epochs)
     return found
+
+
+@contextlib.contextmanager
+def _hashing(seed: str) -> Iterator[None]:
+    """Interpreters that are started meanwhile have this seed of hashes, or the user's, or one that all walks have."""
+    before = os.environ.get("PYTHONHASHSEED")
+    os.environ["PYTHONHASHSEED"] = seed or before or COMMON_HASH_SEED
+    try:
+        yield
+    finally:
+        if before is None:
+            del os.environ["PYTHONHASHSEED"]
+        else:
+            os.environ["PYTHONHASHSEED"] = before
 
 
 #: What of the user's settings matters to a dataset alone.
@@ -160,7 +185,7 @@ def start(loader: SwiftLoader, until_s: float) -> None:
     """
     begun = monotonic()
     with closed_at(loader, until_s), warnings.catch_warnings(record=True) as warned:
-        warnings.simplefilter("always")
+        warnings.simplefilter("always", RuntimeWarning)  # ours
         try:
             loader.start(0)
         except LoaderClosed:

@@ -31,10 +31,13 @@ class Images(GoodImages):
     def __init__(self, folder):
         super().__init__(folder)
         self.rng = np.random.default_rng()
+        names = set("cat dog bird fish horse cow frog deer ship truck".split())
+        self.number_of = {name: number for number, name in enumerate(names)}
 
     def __getitem__(self, index):
         boxes = np.ones((1 + index % 3, 4), np.float32)
-        return {"image": super().__getitem__(index)["image"] + self.rng.random(), "boxes": boxes, "label": index % 10}
+        label = self.number_of[("cat", "dog", "bird", "fish")[index % 4]]
+        return {"image": super().__getitem__(index)["image"] + self.rng.random(), "boxes": boxes, "label": label}
 """
 
 
@@ -42,7 +45,7 @@ def test_the_code_of_the_page_runs_from_top_to_bottom(tmp_path):
     pieces = re.findall(r"^```python\n(.*?)^```$", PAGE.read_text(), re.MULTILINE | re.DOTALL)
     told = run_script(tmp_path, BEFORE + "".join(pieces) + "\nprint('all of it')", timeout_s=100)
     assert told.endswith("all of it\n")
-    for words in ("2 problems, 1 not looked at", "boxes has shape (1, 4) in sample 0 and (", "dataset.rng"):
+    for words in ("2 problems, 1 not looked at", "boxes has shape (1, 4) in sample 0 and (", "PYTHONHASHSEED"):
         assert words in told
         assert words in PAGE.read_text()  # what was pasted is what is printed
 

@@ -36,9 +36,12 @@ TABLE: list[tuple[type, str, str, tuple[str, ...]]] = [
     (wrong.OtherTypes, "samples", "problem", ("dtype int64", "dtype uint16")),
     (wrong.Promoted, "samples", "advice", ("dtype float64 in sample", "dtype float32", "a batch of both is float64")),
     (wrong.NotFinite, "samples", "advice", ("1 of 2 values that are NaN", "check_finite")),
-    (wrong.OwnGenerator, "determinism", "problem", ("image of samples 0,", "dataset.rng", "worker_info().rng")),
+    (wrong.OwnGenerator, "determinism", "ok", ("the same bytes twice", "draws from dataset.rng, anew in each epoch")),
+    (wrong.HiddenGenerator, "determinism", "problem", ("noise of samples 0,", "not seeded", "worker_info().rng")),
+    (wrong.DrawsOnce, "determinism", "problem", ("in another worker", "from dataset.rng", "or in set_epoch")),
     (wrong.TellsTheTime, "determinism", "problem", ("at of samples", "time() in __getitem__")),
-    (wrong.OrderOfASet, "determinism", "problem", ("in another worker", "the order of a set", "sort")),
+    (wrong.OrderOfASet, "hashing", "problem", ("samples 0,", "another PYTHONHASHSEED", "sorted(names)")),
+    (wrong.LengthByHash, "hashing", "problem", ("len() is 1", "hash() in __init__", "zlib.crc32")),
     (wrong.SeedsItself, "determinism", "advice", ("draws from random", "seeds by itself")),
     (wrong.Waits, "speed", "advice", ("waits for 9", "worker_threads=8")),
     (wrong.Leaks, "memory", "problem", ("MB more for each 1,000", "tracemalloc")),
@@ -66,7 +69,7 @@ def test_nothing_is_wrong_with_a_good_one():
     assert [(one.check, one.verdict) for one in report.findings] == [
         (name, "ok")
         for name in (
-            "sending", "building", "length", "samples", "determinism", "threads", "speed", "memory", "faults"
+            "sending", "building", "length", "samples", "determinism", "hashing", "threads", "speed", "memory", "faults"
         )
     ], f"\n{report}"  # fmt: skip
     report.assert_ok()
@@ -157,7 +160,7 @@ def test_what_there_is_no_time_for_is_told_as_not_looked_at():
 def test_a_dataset_that_cannot_be_built_is_told_once():
     report = check_dataset(wrong.CannotBeBuilt)
     assert [one.check for one in report.problems] == ["building"]
-    assert len(report.skipped) == 7
+    assert len(report.skipped) == 8
     assert str(report).count("It cannot be built") == 1
 
 

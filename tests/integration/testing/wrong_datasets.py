@@ -127,7 +127,7 @@ class NotFinite(Right):
 
 
 class OwnGenerator(Right):
-    """The classic: each worker's copy begins with the same numbers."""
+    """The classic of torch's loader, where each worker's copy begins with the same numbers."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -135,6 +135,33 @@ class OwnGenerator(Right):
 
     def __getitem__(self, index: int) -> Any:
         return {"index": index, "image": self.rng.random(4)}
+
+
+class HiddenGenerator(Right):
+    """Nobody sees into a function that has begun."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        rng = np.random.default_rng(0)
+        self.draw = (rng.random() for _ in range(1 << 60)).__next__
+
+    def __getitem__(self, index: int) -> Any:
+        return {"index": index, "noise": self.draw()}
+
+
+class DrawsOnce(Right):
+    """What all samples share is drawn when the first of a worker is asked for."""
+
+    order: Any = None
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.rng = np.random.default_rng(0)
+
+    def __getitem__(self, index: int) -> Any:
+        if self.order is None:
+            self.order = self.rng.permutation(self.count)
+        return int(self.order[index])
 
 
 class TellsTheTime(Right):
@@ -149,6 +176,11 @@ class OrderOfASet(Right):
 
     def __getitem__(self, index: int) -> Any:
         return self.names[index]
+
+
+class LengthByHash(Right):
+    def __init__(self) -> None:
+        self.count = sum(hash(f"name {i}") % 10 < 8 for i in range(200))
 
 
 class SeedsItself(Right):

@@ -45,7 +45,7 @@ class Worker:
         self.plan, self.counts, self.told = plan, [0, 0], []
         self.info = WorkerInfo(0, 0, plan.seed, per_sample=False)
         carousel = Carousel(ground, lambda _: True, self.told.append)
-        around = Surroundings(plan, 0, self.counts, self.info.making, lambda name: getattr(sys.modules[__name__], name))
+        around = Surroundings(plan, 0, self.counts, self.info.made, lambda name: getattr(sys.modules[__name__], name))
         self.dataset = Repeated(dataset, carousel, around)
 
     def batch(self, order: int, epoch: int, step: int) -> list:
