@@ -15,6 +15,9 @@ from typing import Any
 
 import numpy as np
 
+#: So large a file may be mapped as no memory could hold. Python knows the name from 3.13 on.
+_MAP_NORESERVE = 0x4000
+
 # ---- arrays and tensors ----------------------------------------------------------------------------------------------
 
 
@@ -29,14 +32,14 @@ def file_mapped(path: str, mode: Any, start: int, nbytes: int) -> np.memmap:
 
 
 def array_in(
-    whole: np.memmap, first: int, dtype: Any, shape: tuple[int, ...], strides: tuple[int, ...], attributes: Any
+    whole: np.memmap, first: int, dtype: Any, shape: tuple[int, ...], strides: tuple[int, ...], offset: Any
 ) -> Any:
-    """An array in a mapped file; a memmap if it has the attributes of one."""
+    """An array in a mapped file; a memmap if it has the offset of one."""
     item = whole[first : first + dtype.itemsize].view(dtype)
     array = np.lib.stride_tricks.as_strided(item, shape, strides, subok=True, writeable=whole.flags.writeable)
-    if attributes is None:
+    if offset is None:
         return array.view(np.ndarray)
-    array.offset, array.mode = attributes
+    array.offset = offset  # of the array that the user has mapped
     return array
 
 
@@ -60,8 +63,8 @@ def file_shared(path: str, start: int, nbytes: int, is_writable: bool) -> Any:  
     try:
         with Path(path).open("r+b" if is_writable else "rb") as file:
             page = start - start % mmap.ALLOCATIONGRANULARITY
-            access = mmap.ACCESS_WRITE if is_writable else mmap.ACCESS_COPY
-            mapping = mmap.mmap(file.fileno(), start - page + nbytes, access=access, offset=page)
+            flags = mmap.MAP_SHARED if is_writable else mmap.MAP_PRIVATE | _MAP_NORESERVE
+            mapping = mmap.mmap(file.fileno(), start - page + nbytes, flags, offset=page)
     except OSError as error:
         raise OSError(
             error.errno, f"a tensor's memory, which is shared with the process that made it, is gone: {error}"

@@ -84,15 +84,14 @@ class Bulk:
         return arrival.array_of, (self._stand_in(piece), first, array.dtype, array.shape, array.strides)
 
     def _mapped_array(self, array: np.ndarray, mapped: Mapped, low: int) -> Any:
-        is_memmap = type(array) is np.memmap
         piece = self._pieces.get(mapped.begin)
         if piece is None:
             piece = self._pieces[mapped.begin] = Piece(array, mapped.begin, mapped.nbytes)
             mode = "r+" if mapped.is_writable else "r"
             piece.reduced = arrival.file_mapped, (mapped.path, mode, mapped.start, mapped.nbytes)
         first = _address_of(array) - mapped.begin
-        attributes = (array.offset, array.mode) if isinstance(array, np.memmap) else None
-        return arrival.array_in, (piece, first, array.dtype, array.shape, array.strides, attributes if is_memmap else None)
+        offset = array.offset if isinstance(array, np.memmap) else None
+        return arrival.array_in, (piece, first, array.dtype, array.shape, array.strides, offset)
 
     def tensor(self, tensor: Any) -> Any:
         """How a tensor is pickled; torch's own way where it is none of the usual ones."""

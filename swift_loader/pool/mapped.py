@@ -24,21 +24,25 @@ class Mapped:
 
 
 class Maps:
-    """The mappings of this process. Read when first asked, and again before a file is named."""
+    """The mappings of this process. Read when first asked, and again before one is named for the first time: whoever is
+    told of it keeps what it was asked about, and so the mapping.
+    """
 
     def __init__(self) -> None:
         self._found: list[Mapped] | None = None
+        self._named: set[Mapped] = set()
 
     def at(self, address: int, nbytes: int, *, passing: bool = False) -> Mapped | None:
         """The mapping in which all these bytes lie; None if no file has them. ``passing``: also shared memory."""
         if self._found is None:
             self._found = _read()
-        if self._look(address, nbytes) is None:
-            return None
-        self._found = _read()  # what was mapped there may be gone
         found = self._look(address, nbytes)
+        if found is not None and found not in self._named:
+            self._found = _read()  # what was mapped there may be gone
+            found = self._look(address, nbytes)
         if found is None or (found.path.startswith(_PASSING) and not passing):
             return None
+        self._named.add(found)
         return found
 
     def _look(self, address: int, nbytes: int) -> Mapped | None:
