@@ -66,9 +66,7 @@ def file_shared(path: str, start: int, nbytes: int, is_writable: bool) -> Any:  
             flags = mmap.MAP_SHARED if is_writable else mmap.MAP_PRIVATE | _MAP_NORESERVE
             mapping = mmap.mmap(file.fileno(), start - page + nbytes, flags, offset=page)
     except OSError as error:
-        raise OSError(
-            error.errno, f"a tensor's memory, which is shared with the process that made it, is gone: {error}"
-        ) from error
+        raise OSError(error.errno, f"the memory of a tensor lies in {path}, which cannot be mapped: {error}") from error
     return bytes_of(memoryview(mapping)[start - page :])
 
 

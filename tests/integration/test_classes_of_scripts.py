@@ -296,3 +296,54 @@ def test_modules_that_no_search_leads_to_are_found_by_workers(tmp_path):
     names = ["by_path", "package", "part", "shadow", "beside", "run", "made"]
     told = [(names, ["by_path"] * 7, ["its_own"] * 7)]
     assert run_script(tmp_path, ELSEWHERE) == f"{told}\n{told}\n{{True}}\n"
+
+
+SHARED = """
+import sys
+import numpy as np
+import torch
+from swift_loader import ConfigError, SwiftLoader
+
+COUNT = 1_000_000
+def read(name):
+    with open(f"/proc/self/{name}") as file: return file.read()
+
+class Tokens(torch.utils.data.Dataset):
+    def __init__(self, path, tensor, epochs):
+        self.tokens, self.tensor, self.epochs = np.memmap(path, np.uint16, "r"), tensor, epochs
+    def __len__(self): return 8
+    def __getitem__(self, index):
+        private = sum(int(line.split()[1]) for line in read("smaps_rollup").splitlines() if line.startswith("Private"))
+        here = [epoch.item() for epoch in self.epochs], int(self.tokens[index]), self.tensor[index * 10, 0].item()
+        return *here, private, "/data.bin" in read("maps")
+
+np.arange(65536).astype(np.uint16).tofile("data.bin")
+epochs = []
+for strategy in ("file_system", "file_descriptor"):
+    torch.multiprocessing.set_sharing_strategy(strategy)
+    epochs.append(torch.zeros(1, dtype=torch.int64).share_memory_())
+tensor = torch.arange(100.0).repeat_interleave(COUNT).view(100, -1)
+with SwiftLoader.from_dataset(Tokens("data.bin", tensor, epochs), 8, 1, 1, shuffle=False) as loader:
+    loader.start(0)
+    for passed in range(2):
+        (first, second), tokens, numbers, private, is_mapped = next(iter(loader))
+        print(first[0].item(), second[0].item(), tokens.tolist() == list(range(8)), numbers.tolist()[:3],
+              private.max().item() < 200_000, is_mapped.all().item())
+        for epoch in epochs: epoch += 5
+
+class Holds(Tokens):
+    def __init__(self, **held): self.parts = [held]
+for held in (torch.multiprocessing.Value("i"), (i for i in range(3))):
+    try:
+        SwiftLoader.from_dataset(Holds(held=held), 4, 1, 1).start(0)
+    except ConfigError as error:
+        print(str(error).partition("Give")[0])
+"""
+
+
+def test_tensors_and_mapped_files_are_shared_as_they_are_in_the_script(tmp_path):
+    told = run_script(tmp_path, SHARED).splitlines()
+    assert told[:2] == [f"{epoch} {epoch} True [0.0, 10.0, 20.0] True True" for epoch in (0, 5)]
+    assert "dataset.parts[0]['held']" in told[2]
+    assert "through inheritance" in told[2]
+    assert "dataset.parts[0]['held'] is a generator" in told[3]
