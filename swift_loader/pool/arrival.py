@@ -36,7 +36,7 @@ def array_in(
 ) -> Any:
     """An array in a mapped file; a memmap if it has the offset of one."""
     item = whole[first : first + dtype.itemsize].view(dtype)
-    array = np.lib.stride_tricks.as_strided(item, shape, strides, subok=True, writeable=whole.flags.writeable)
+    array: Any = np.lib.stride_tricks.as_strided(item, shape, strides, subok=True, writeable=whole.flags.writeable)
     if offset is None:
         return array.view(np.ndarray)
     array.offset = offset  # of the array that the user has mapped
@@ -75,7 +75,7 @@ def file_shared(path: str, start: int, nbytes: int, is_writable: bool) -> Any:  
 
 def opened(path: str, mode: str, place: int, how: dict[str, Any]) -> Any:
     """A file again: as it is, at the place where the other one was."""
-    file = open(path, mode, opener=_as_it_is, **how)  # noqa: PTH123, SIM115 - whoever gets it closes it
+    file = open(path, mode, opener=_as_it_is, **how)  # noqa: SIM115 - whoever gets it closes it
     if "a" not in mode:
         file.seek(place)
     return file

@@ -53,7 +53,7 @@ class Bulk:
         self._sources: list[memoryview | np.ndarray | Piece] = []
         self._stand_ins: dict[int, tuple[Any, np.ndarray | Piece]] = {}
         """By the number of what the pickler was given in their place, which must stay alive as long."""
-        self._pieces: dict[int, Piece] = {}
+        self._pieces: dict[tuple[str, int], Piece] = {}
         self._maps = Maps()
 
     def keeps_inline(self, buffer: pickle.PickleBuffer) -> bool:
@@ -73,7 +73,7 @@ class Bulk:
             return NotImplemented if type(array) is np.ndarray else np.asarray(array).__reduce_ex__(5)
         low, high = np.lib.array_utils.byte_bounds(array)
         if _lies_in_a_map(array) and (mapped := self._maps.at(low, high - low)) is not None:
-            return self._mapped_array(array, mapped, low)
+            return self._mapped_array(array, mapped)
         if array.flags.c_contiguous or array.flags.f_contiguous:
             return np.asarray(array).__reduce_ex__(5)
         if high - low > array.nbytes:  # a part of a larger one, that has gaps
@@ -83,10 +83,11 @@ class Bulk:
         first = _address_of(array) - low
         return arrival.array_of, (self._stand_in(piece), first, array.dtype, array.shape, array.strides)
 
-    def _mapped_array(self, array: np.ndarray, mapped: Mapped, low: int) -> Any:
-        piece = self._pieces.get(mapped.begin)
+    def _mapped_array(self, array: np.ndarray, mapped: Mapped) -> Any:
+        key = "file", mapped.begin
+        piece = self._pieces.get(key)
         if piece is None:
-            piece = self._pieces[mapped.begin] = Piece(array, mapped.begin, mapped.nbytes)
+            piece = self._pieces[key] = Piece(array, mapped.begin, mapped.nbytes)
             mode = "r+" if mapped.is_writable else "r"
             piece.reduced = arrival.file_mapped, (mapped.path, mode, mapped.start, mapped.nbytes)
         first = _address_of(array) - mapped.begin
@@ -111,9 +112,10 @@ class Bulk:
 
     def _piece_of(self, tensor: Any) -> Piece:
         storage = tensor.untyped_storage()
-        piece = self._pieces.get(storage._cdata)
+        key = "storage", storage._cdata
+        piece = self._pieces.get(key)
         if piece is None:
-            piece = self._pieces[storage._cdata] = Piece(storage, storage.data_ptr(), storage.nbytes())
+            piece = self._pieces[key] = Piece(storage, storage.data_ptr(), storage.nbytes())
             piece.reduced = self._shared(piece)
         return piece
 

@@ -7,14 +7,16 @@ cloudpickle does that; what it lacks stands in `anew`, and what lies beside the 
 
 from __future__ import annotations
 
+import errno
 import re
 import sys
 import threading
+from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
 from enum import Enum
 from types import CodeType, FunctionType, ModuleType
-from typing import IO, Any
+from typing import IO, Any, TypeVar
 
 import cloudpickle
 import numpy as np
@@ -28,6 +30,7 @@ from swift_loader.pool.trail import told
 #: cloudpickle marks each class with a random number, to find it again in the process that it came from. There it would
 #: write over the class that it was made of, and no two files of the same recipe would be alike.
 _MARK = re.compile(r"[0-9a-f]{32}")
+_NO_ROOM = (errno.ENOSPC, errno.ENOMEM, errno.EFBIG, errno.EDQUOT)
 
 
 class Carrier(cloudpickle.Pickler):  # type: ignore[misc] # it has no types
@@ -47,6 +50,7 @@ class Carrier(cloudpickle.Pickler):  # type: ignore[misc] # it has no types
             np.memmap: self.bulk.array,
             Piece: self.bulk.piece,
             ModuleType: self._module,
+            TypeVar: self._type_var,
             type(anew.an_lru_cache): self._lru_cache,
             **anew.REDUCERS,
         }
@@ -68,7 +72,11 @@ class Carrier(cloudpickle.Pickler):  # type: ignore[misc] # it has no types
         try:
             with _by_value(self._nowhere):
                 self.dump(value)
+        except MemoryError:
+            raise
         except Exception as error:  # a class may raise anything here
+            if isinstance(error, OSError) and error.errno in _NO_ROOM:
+                raise
             raise Unsendable(told(value, self._last, error)) from error
         finally:
             self._last = None
@@ -110,6 +118,9 @@ class Carrier(cloudpickle.Pickler):  # type: ignore[misc] # it has no types
         self.mentioned.add(module.__name__.partition(".")[0])
         return NotImplemented
 
+    def _type_var(self, variable: TypeVar) -> Any:
+        return _unmarked(*self.dispatch_table[TypeVar](variable))
+
     def _lru_cache(self, obj: Any) -> Any:
         if is_importable(obj):
             return NotImplemented
@@ -141,15 +152,15 @@ def is_importable(obj: Any) -> bool:
     if home in elsewhere.MAINS or home not in sys.modules:
         return False
     found: Any = sys.modules[home]
-    for name in getattr(obj, "__qualname__", obj.__name__).split("."):
+    for name in getattr(obj, "__qualname__", getattr(obj, "__name__", "")).split("."):
         found = getattr(found, name, None)
     return found is obj and home not in cloudpickle.list_registry_pickle_by_value()
 
 
 def _mended(kind: Any, made: tuple[Any, ...]) -> tuple[Any, ...]:
     """With its whole name, by which it is known in the trainer; and without the mark."""
-    make, args, state, items, pairs, fill = made
-    args = tuple(None if isinstance(arg, str) and _MARK.fullmatch(arg) else arg for arg in args)
+    make, args = _unmarked(*made[:2])
+    state, items, pairs, fill = made[2:]
     state[0]["__qualname__"] = kind.__qualname__
     if not issubclass(kind, Enum):
         return make, args, state, items, pairs, fill
@@ -163,19 +174,31 @@ def _mended(kind: Any, made: tuple[Any, ...]) -> tuple[Any, ...]:
     return make, args, (fill, state, more), items, pairs, arrival.fill_enum
 
 
-_lock = threading.RLock()
+def _unmarked(make: Any, args: tuple[Any, ...]) -> tuple[Any, tuple[Any, ...]]:
+    return make, tuple(None if isinstance(arg, str) and _MARK.fullmatch(arg) else arg for arg in args)
+
+
+_lock = threading.Lock()
+#: How many are pickling by value what is of a module, and which of those modules cloudpickle knows of by us alone.
+_pickling: Counter[str] = Counter()
+_ours: set[str] = set()
 
 
 @contextmanager
 def _by_value(modules: list[ModuleType]) -> Iterator[None]:
-    """What is theirs goes by value meanwhile."""
+    """What is theirs goes by value meanwhile. Other threads may pickle too."""
     with _lock:
-        before = cloudpickle.list_registry_pickle_by_value()
-        new = [module for module in modules if module.__name__ not in before]
-        for module in new:
-            cloudpickle.register_pickle_by_value(module)
-        try:
-            yield
-        finally:
-            for module in new:
-                cloudpickle.unregister_pickle_by_value(module)
+        for module in modules:
+            _pickling[module.__name__] += 1
+            if module.__name__ not in cloudpickle.list_registry_pickle_by_value():
+                cloudpickle.register_pickle_by_value(module)
+                _ours.add(module.__name__)
+    try:
+        yield
+    finally:
+        with _lock:
+            for module in modules:
+                _pickling[module.__name__] -= 1
+                if not _pickling[module.__name__] and module.__name__ in _ours:
+                    cloudpickle.unregister_pickle_by_value(module)
+                    _ours.remove(module.__name__)

@@ -13,6 +13,7 @@ from collections.abc import Sequence
 from importlib.machinery import ModuleSpec, PathFinder, all_suffixes
 from importlib.util import spec_from_file_location
 from types import ModuleType
+from typing import Any
 
 #: Where a module's file is, and where those of its parts are if it is a package.
 Place = tuple[str, list[str] | None]
@@ -21,13 +22,16 @@ MAINS = ("__main__", "__mp_main__")
 
 
 def unfindable() -> tuple[dict[str, Place], list[ModuleType]]:
-    """The modules of this process that have a file elsewhere, and those whose classes and functions must go by value."""
+    """Modules of this process that have a file elsewhere, and those whose classes and functions must go by value."""
     folders = {os.path.abspath(entry) for entry in sys.path}.union(sys.path)  # noqa: PTH100 - a path would be slow
     places, without = {}, []
-    for name, module in list(sys.modules.items()):
-        if not isinstance(module, ModuleType) or module.__name__ != name or name == MAINS[0]:
+    loaded: list[tuple[str, Any]] = list(sys.modules.items())
+    for name, module in loaded:
+        # Without asking the module: some are loaded once they are asked for anything.
+        known = object.__getattribute__(module, "__dict__") if isinstance(module, ModuleType) else {}
+        if known.get("__name__") != name or name == MAINS[0]:
             continue
-        spec = getattr(module, "__spec__", None)
+        spec = known.get("__spec__")
         if name == MAINS[1]:
             without.append(module)
         elif not isinstance(spec, ModuleSpec):
@@ -52,7 +56,10 @@ def _is_in_place(spec: ModuleSpec, folders: set[str]) -> bool:
 
 
 def _folders_of_parts(name: str) -> Sequence[str]:
-    return list(getattr(sys.modules.get(name.rpartition(".")[0]), "__path__", ()))
+    try:
+        return list(getattr(sys.modules.get(name.rpartition(".")[0]), "__path__", ()))
+    except TypeError:  # an attribute of its own by that name
+        return []
 
 
 def _is_found(name: str, file: str | None) -> bool:
@@ -79,7 +86,10 @@ class _Finder:
         self._places = places
 
     def find_spec(
-        self, name: str, path: Sequence[str] | None = None, target: ModuleType | None = None  # noqa: ARG002
+        self,
+        name: str,
+        path: Sequence[str] | None = None,  # noqa: ARG002 - the import system's own
+        target: ModuleType | None = None,  # noqa: ARG002
     ) -> ModuleSpec | None:
         """See `importlib.abc.MetaPathFinder`."""
         place = self._places.get(name)

@@ -72,9 +72,7 @@ def pack(value: Any, *, outlives: bool = False) -> Packed:
     except BaseException:
         os.close(fd)
         raise
-    return Packed(
-        fd, carrier.is_by_value, stream_nbytes, frozenset(carrier.mentioned), tuple(carrier.named.values())
-    )
+    return Packed(fd, carrier.is_by_value, stream_nbytes, frozenset(carrier.mentioned), tuple(carrier.named.values()))
 
 
 def unpack(fd: int) -> Any:

@@ -9,11 +9,15 @@ from functools import partial
 from types import FunctionType, MethodType
 from typing import Any
 
+from swift_loader.pool.elsewhere import MAINS
+
 #: So many objects are looked at.
 _MOST = 200_000
 _ATOMS = (str, bytes, int, float, complex, type(None))
 #: Where a step begins with a name, it belongs to what the function before it uses.
 _USES = "\0"
+#: What is called by its own name on the way; all else of functions in disguise is not.
+_STEPS = {"__self__": ".__self__", "args": ".args", "keywords": ".keywords"}
 
 
 def told(root: Any, culprit: Any, error: Exception) -> str:
@@ -30,11 +34,16 @@ def _in_words(way: list[tuple[str, Any]]) -> str:
     path, function = "", ""
     for step, holder in way:
         if step.startswith(_USES):
-            function = f", which {_name_of(holder)}{f' ({path})' if path else ''} uses,"
+            given = _without_root(path)
+            function = f", which {_name_of(holder)}{f' ({given})' if given else ''} uses,"
             path = step.removeprefix(_USES)
         else:
             path += step
-    return path.removeprefix(".").removeprefix("config.") + function
+    return _without_root(path) + function
+
+
+def _without_root(path: str) -> str:
+    return path.removeprefix(".").removeprefix("config.")
 
 
 def _name_of(function: Any) -> str:
@@ -63,7 +72,7 @@ def _way(root: Any, culprit: Any) -> list[tuple[str, Any]] | None:
 
 
 def _back(before: dict[int, tuple[int, str, Any]], place: int) -> list[tuple[str, Any]]:
-    way = []
+    way: list[tuple[str, Any]] = []
     while True:
         place, step, holder = before[place]
         if holder is None:
@@ -80,16 +89,11 @@ def _parts(value: Any) -> Iterator[tuple[str, Any]]:
         yield from (("", part) for part in value)
     elif isinstance(value, FunctionType):
         yield from _parts_of_function(value)
-    elif isinstance(value, MethodType):
-        yield from ((".__self__", value.__self__), ("", value.__func__))
-    elif isinstance(value, partial):
-        yield from ((".func", value.func), (".args", value.args), (".keywords", value.keywords))
-    elif isinstance(value, property):
-        yield from (("", part) for part in (value.fget, value.fset, value.fdel))
-    elif isinstance(value, classmethod | staticmethod):
-        yield "", value.__func__
+    elif isinstance(value, MethodType | partial | property | classmethod | staticmethod):
+        names = ("__self__", "__func__", "func", "args", "keywords", "fget", "fset", "fdel")
+        yield from ((_STEPS.get(name, ""), getattr(value, name, None)) for name in names)
     elif isinstance(value, type):
-        if value.__module__ in ("__main__", "__mp_main__") or "<locals>" in value.__qualname__:
+        if value.__module__ in MAINS or "<locals>" in value.__qualname__:
             yield from ((f".{name}", part) for name, part in list(vars(value).items()))
             yield from (("", base) for base in value.__bases__)
     else:

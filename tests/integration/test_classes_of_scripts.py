@@ -58,7 +58,7 @@ class HoldsIds(Holds[Id]):
     def get(self, *args: P.args) -> Id: return Id(self.held)
 class OfInts(Dataset[int]): pass
 @CHECKS.append
-def generics(self): return HoldsIds(3).get(), Holds[T](4).held, issubclass(OfInts, Dataset), HoldsIds.__orig_bases__ != ()
+def generics(self): return HoldsIds(3).get(), Holds[T](4).held, issubclass(OfInts, Dataset), OfInts.__orig_bases__
 
 @dataclasses.dataclass
 class Settings(Base):
@@ -248,8 +248,8 @@ import importlib.util, os, pathlib, runpy, sys, types
 from swift_loader import SwiftLoader
 
 os.makedirs("far/package"); os.makedirs("near")
-for place, name in (("far/by_path.py", "by_path"), ("far/package/part.py", "part"), ("far/package/__init__.py", "package"),
-                    ("near/beside.py", "beside"), ("near/its_own.py", "its_own"), ("far/run.py", "run"),
+for place, name in (("far/by_path.py", "by_path"), ("far/package/part.py", "part"),
+                    ("far/package/__init__.py", "package"), ("near/beside.py", "beside"), ("near/its_own.py", "its_own"), ("far/run.py", "run"),
                     ("near/shadow.py", "shadow"), ("shadow.py", "another")):
     pathlib.Path(place).write_text(f"NAME = '{name}'\nclass Named:\n def name(self): return NAME\n")
 with open("near/beside.py", "a") as file: file.write("import its_own\nPART = its_own.NAME\n")

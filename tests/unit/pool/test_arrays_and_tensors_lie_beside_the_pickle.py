@@ -120,7 +120,11 @@ def test_a_mapped_file_is_mapped_again_and_nothing_of_it_is_read(view, tokens):
     again, stream, room = _travelled(Box(array))
     assert stream + room < 20_000
     assert type(again.content) is type(array)
-    assert (again.content.shape, again.content.strides, again.content.dtype) == (array.shape, array.strides, array.dtype)
+    assert (again.content.shape, again.content.strides, again.content.dtype) == (
+        array.shape,
+        array.strides,
+        array.dtype,
+    )
     assert not again.content.flags.writeable
     assert [again.content.item(place) for place in (0, 1, -1)] == [array.item(place) for place in (0, 1, -1)]
     if type(array) is np.memmap:
