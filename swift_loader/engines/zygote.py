@@ -1,7 +1,7 @@
 """The fork server's side: a lean process that forks workers on request.
 
-It has numpy loaded, and torch or cloudpickle where every worker will need them; nothing of the user's main module. It has
-one thread, no state but its children, and ends with the trainer. A worker that it forks has all it needs in about
+It has numpy loaded, and torch or cloudpickle where every worker will need them; nothing of the user's main module. It
+has one thread, no state but its children, and ends with the trainer. A worker that it forks has all it needs in about
 five milliseconds.
 
     prepare (a payload) -> built, or failure    the dataset is built here, and shared by those who are forked

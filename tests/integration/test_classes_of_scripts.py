@@ -249,7 +249,8 @@ from swift_loader import SwiftLoader
 
 os.makedirs("far/package"); os.makedirs("near")
 for place, name in (("far/by_path.py", "by_path"), ("far/package/part.py", "part"),
-                    ("far/package/__init__.py", "package"), ("near/beside.py", "beside"), ("near/its_own.py", "its_own"), ("far/run.py", "run"),
+                    ("far/package/__init__.py", "package"), ("near/beside.py", "beside"),
+                    ("near/its_own.py", "its_own"), ("far/run.py", "run"),
                     ("near/shadow.py", "shadow"), ("shadow.py", "another")):
     pathlib.Path(place).write_text(f"NAME = '{name}'\nclass Named:\n def name(self): return NAME\n")
 with open("near/beside.py", "a") as file: file.write("import its_own\nPART = its_own.NAME\n")

@@ -7,7 +7,7 @@ from functools import partial
 
 import pytest
 
-from swift_loader import SwiftLoader
+from swift_loader import ConfigError, SwiftLoader
 from swift_loader.pool.payload import Unsendable, pack, unpack
 from tests.datasets import Numbers
 from tests.unit.batch.samples import Box
@@ -67,19 +67,20 @@ class Module:
     def __init__(self):
         self.count = 8
 
-    def loader(self):
-        return SwiftLoader(lambda: Numbers(self.count), {}, 4, 1, 0)
+    def loader(self, worker_count):
+        return SwiftLoader(lambda: Numbers(self.count), {}, 4, 1, worker_count)
 
 
 def test_a_function_that_brings_a_started_loader_along_is_named():
     module = Module()
-    with module.loader() as module.training:
+    with module.loader(worker_count=0) as module.training:
         module.training.start(0)
-        other = module.loader()
-        with pytest.raises(Unsendable) as caught:
-            pack({"dataset_class": other._source.dataset_class})
-        assert "self.training, which Module.loader.<locals>.<lambda> of" in str(caught.value)
-        assert "(['dataset_class']) uses, is a SwiftLoader" in str(caught.value)
+        with pytest.raises(ConfigError) as caught, module.loader(worker_count=1) as other:
+            other.start(0)
+    told = str(caught.value)
+    assert "self.training, which Module.loader.<locals>.<lambda> of test_what_cannot_travel_is_named.py" in told
+    assert "(dataset_class) uses, is a SwiftLoader" in told
+    assert "start_method='fork', which sends nothing, with allow_fork=True" in told
 
 
 def test_what_was_made_only_to_be_pickled_is_told_by_what_it_raised():
