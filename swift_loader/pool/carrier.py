@@ -187,18 +187,26 @@ _ours: set[str] = set()
 @contextmanager
 def _by_value(modules: list[ModuleType]) -> Iterator[None]:
     """What is theirs goes by value meanwhile. Other threads may pickle too."""
-    with _lock:
-        for module in modules:
-            _pickling[module.__name__] += 1
-            if module.__name__ not in cloudpickle.list_registry_pickle_by_value():
-                cloudpickle.register_pickle_by_value(module)
-                _ours.add(module.__name__)
+    for module in modules:
+        _begin(module)
     try:
         yield
     finally:
-        with _lock:
-            for module in modules:
-                _pickling[module.__name__] -= 1
-                if not _pickling[module.__name__] and module.__name__ in _ours:
-                    cloudpickle.unregister_pickle_by_value(module)
-                    _ours.remove(module.__name__)
+        for module in modules:
+            _end(module)
+
+
+def _begin(module: ModuleType) -> None:
+    with _lock:
+        _pickling[module.__name__] += 1
+        if module.__name__ not in cloudpickle.list_registry_pickle_by_value():
+            cloudpickle.register_pickle_by_value(module)
+            _ours.add(module.__name__)
+
+
+def _end(module: ModuleType) -> None:
+    with _lock:
+        _pickling[module.__name__] -= 1
+        if not _pickling[module.__name__] and module.__name__ in _ours:
+            cloudpickle.unregister_pickle_by_value(module)
+            _ours.remove(module.__name__)
