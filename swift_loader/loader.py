@@ -100,7 +100,7 @@ class SwiftLoader(TorchLike):
         shuffle: bool = True,  # noqa: FBT001, FBT002 - as the constructor
         **settings: Unpack[Settings],
     ) -> Self:
-        """A loader for a dataset that exists already; workers get copies, whose large arrays share memory."""
+        """A loader for a dataset that exists already; workers get copies that share arrays and tensors."""
         source = Source.of(dataset)
         loader = cls(type(dataset), {}, batch_size, nb_consumer, worker_per_consumer, shuffle, **settings)
         loader._source = source

@@ -33,6 +33,6 @@ def begin_early(config: LoaderConfig, dataset_class: Any) -> None:
     if config.worker_count == 0 or sys.platform != "linux" or config.start_method not in ("auto", "forkserver"):
         return
     from swift_loader.engines.nursery import shared  # noqa: PLC0415
-    from swift_loader.pool.payload import modules_of_class  # noqa: PLC0415
+    from swift_loader.pool.preload import modules_of_class  # noqa: PLC0415
 
     shared.begin(modules_of_class(dataset_class), may_be_copy=config.start_method == "auto")

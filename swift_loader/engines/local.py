@@ -24,7 +24,8 @@ from swift_loader.errors import ConfigError, LoaderClosed
 from swift_loader.pool import guard, messages
 from swift_loader.pool.channel import Channel
 from swift_loader.pool.limits import refusals_told
-from swift_loader.pool.payload import Unsendable, modules_to_preload, pack
+from swift_loader.pool.payload import Packed, Unsendable, pack
+from swift_loader.pool.preload import modules_to_preload
 from swift_loader.pool.process import Process
 from swift_loader.pool.recipe import Recipe
 from swift_loader.pool.stacks import ASK
@@ -72,10 +73,9 @@ class LocalEngine:
             return
         if self._start_method != "spawn":
             shared.begin((), may_be_copy=self._start_method == "auto")
-        self._payload_fd, needs_dill = _packed(self._recipe)
-        dataset_class = self._recipe.dataset_class or type(self._recipe.dataset)
-        if isinstance(dataset_class, type):
-            self._modules = modules_to_preload(dataset_class, self._payload_fd, needs_dill=needs_dill)
+        packed = _packed(self._recipe)
+        self._payload_fd = packed.fd
+        self._modules = modules_to_preload(packed)
         if config.share_dataset:
             with self._lock:
                 self._nursery = Prepared(
@@ -244,14 +244,14 @@ def _end(process: Process) -> None:
     process.close()
 
 
-def _packed(recipe: Recipe) -> tuple[int, bool]:
+def _packed(recipe: Recipe) -> Packed:
     try:
         return pack(recipe)
     except Unsendable as error:
         raise ConfigError(
             f"the dataset cannot be sent to worker processes: {error}. Give dataset_class and dataset_kwargs that can "
-            "be pickled and open files, locks and connections in the dataset's __init__ or at first use; or use "
-            "start_method='fork', which sends nothing"
+            "be pickled, and open connections in the dataset's __init__ or at first use; or use start_method='fork', "
+            "which sends nothing, with allow_fork=True where threads run (a second loader's, a progress bar's)"
         ) from error.__cause__
 
 

@@ -110,7 +110,7 @@ def _thin_out(beside: Path, newest: Path) -> None:
 def _packed(path: Path, recipe: Recipe, most_nbytes: int | None = None) -> Iterator[mmap.mmap]:
     """All that the file at ``path`` is to hold."""
     try:
-        fd, _ = pack(for_one_process(recipe))
+        fd = pack(for_one_process(recipe), outlives=True).fd
     except Unsendable as error:
         raise ConfigError(
             f"what makes the batches cannot be written to {path}: {error}. loader.replay() makes one in this process"

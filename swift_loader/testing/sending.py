@@ -1,4 +1,4 @@
-"""Whether the dataset can be sent to workers: as it will be, by pickle, or by dill where pickle will not do."""
+"""Whether the dataset can be sent to workers: as it will be, and how much of it each of them has for itself."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from time import perf_counter
 from typing import Any
 
-from swift_loader.pool.payload import Unsendable, pack
+from swift_loader.pool.payload import Packed, Unsendable, pack
 from swift_loader.testing.lab import Lab
 from swift_loader.testing.report import Finding, bytes_of, seconds_of
 from swift_loader.testing.walk import first_line
@@ -38,11 +38,17 @@ def check(lab: Lab) -> Iterator[Finding]:
     if isinstance(sent, Unsendable):
         yield _unsendable(lab, sent)
         return
-    nbytes, seconds, needs_dill = sent
-    way = "by value, with dill" if needs_dill else "by pickle"
+    packed, nbytes, seconds = sent
+    way = "by value" if packed.is_by_value else "by pickle"
     text = f"{bytes_of(nbytes)} {way}, in {seconds_of(seconds)}"
-    figures = {"nbytes": nbytes, "seconds": seconds}
-    if nbytes > _LARGE_NBYTES:
+    figures = {"nbytes": nbytes, "stream_nbytes": packed.stream_nbytes, "seconds": seconds}
+    if packed.stream_nbytes > _LARGE_NBYTES:
+        yield Finding(
+            NAME, "advice", f"{text}, of which every worker makes {bytes_of(packed.stream_nbytes)} for itself",
+            "keep it in arrays (of numbers, or of text: np.array(paths)) or tensors, which workers share; or set "
+            "share_dataset=True", figures=figures,
+        )  # fmt: skip
+    elif nbytes > _LARGE_NBYTES:
         yield Finding(
             NAME, "advice", f"{text}: every start copies it",
             "give the class and its arguments and load in __init__, with share_dataset=True where workers should "
@@ -52,16 +58,16 @@ def check(lab: Lab) -> Iterator[Finding]:
         yield Finding(NAME, "ok", text, figures=figures)
 
 
-def _sent(value: Any) -> tuple[int, float, bool] | Unsendable:
+def _sent(value: Any) -> tuple[Packed, int, float] | Unsendable:
     begun = perf_counter()
     try:
-        fd, needs_dill = pack(value)
+        packed = pack(value)
     except Unsendable as error:
         return error
     try:
-        return os.fstat(fd).st_size, perf_counter() - begun, needs_dill
+        return packed, os.fstat(packed.fd).st_size, perf_counter() - begun
     finally:
-        os.close(fd)
+        os.close(packed.fd)
 
 
 def _unsendable(lab: Lab, error: Unsendable) -> Finding:

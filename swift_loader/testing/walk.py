@@ -19,7 +19,8 @@ from swift_loader.errors import FailureReport, LoaderClosed, SwiftLoaderError
 from swift_loader.loader import SwiftLoader
 from swift_loader.plan.plan import Fingerprint
 from swift_loader.pool.fetch import asks_singly
-from swift_loader.pool.payload import Unsendable, modules_to_preload, pack
+from swift_loader.pool.payload import Unsendable, pack
+from swift_loader.pool.preload import modules_to_preload
 from swift_loader.testing.probe import Look, Probe, Seen, as_they_are
 from swift_loader.testing.subject import Subject
 
@@ -274,14 +275,13 @@ def place_in(stack: str) -> str:
 
 def _modules(subject: Subject) -> tuple[str, ...]:
     """What the fork server would load ahead for the dataset itself."""
-    made_by = subject.source.made_by
-    if not isinstance(made_by, type) or subject.config.start_method == "fork":
+    if subject.config.start_method == "fork":
         return ()
     try:
-        fd, needs_dill = pack(subject.recipe)
+        packed = pack(subject.recipe)
     except Unsendable:
         return ()
     try:
-        return tuple(modules_to_preload(made_by, fd, needs_dill=needs_dill))
+        return tuple(modules_to_preload(packed))
     finally:
-        os.close(fd)
+        os.close(packed.fd)

@@ -182,13 +182,25 @@ def test_what_holds_a_lock_or_an_open_file_is_sent_or_refused_but_never_hangs(ki
     assert refusal == "" or "cannot be sent to worker processes" in refusal
 
 
-def test_a_class_that_workers_cannot_find_is_told_by_name(monkeypatch):
-    module = types.ModuleType("only_in_this_process")
+def _class_of_a_module_without_a_file(monkeypatch, name: str) -> type:
+    module = types.ModuleType(name)
     exec("class Set:\n    __len__ = lambda self: 3\n    __getitem__ = lambda self, i: i", vars(module))
     module.Set.__module__ = module.__name__
     monkeypatch.setitem(sys.modules, module.__name__, module)
-    with pytest.raises(WorkerStartFailed, match="ModuleNotFoundError: No module named 'only_in_this_process'"):
-        made(module.Set).start(0)
+    return module.Set
+
+
+def test_a_class_of_a_module_that_was_made_here_is_known_to_workers(monkeypatch):
+    dataset_class = _class_of_a_module_without_a_file(monkeypatch, "only_in_this_process")
+    with made(dataset_class, shuffle=False) as loader:
+        loader.start(0)
+        assert flat(loader) == [0, 1, 2]
+
+
+def test_a_class_that_workers_cannot_find_is_told_by_name(monkeypatch):
+    dataset_class = _class_of_a_module_without_a_file(monkeypatch, "json.only_in_this_process")
+    with pytest.raises(WorkerStartFailed, match=r"ModuleNotFoundError: No module named 'json.only_in_this_process'"):
+        made(dataset_class).start(0)
 
 
 def test_a_length_that_differs_between_workers_is_an_error():

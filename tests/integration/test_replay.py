@@ -345,7 +345,7 @@ def test_what_is_there_does_not_lend_its_mode_to_a_replay_file(tmp_path: Path):
 
 
 def test_a_dataset_that_cannot_be_pickled_is_refused_and_its_errors_name_what_works_here(tmp_path: Path):
-    held = (number for number in ())  # neither pickle nor dill can send it
+    held = (number for number in ())  # nothing can send it
     loader = made(Fails, {"at": 3, "held": held}, worker_per_consumer=0, benchmark_file=tmp_path / "b", shuffle=False)
     with pytest.raises(ConfigError, match=r"cannot be written .* loader.replay\(\)"):
         loader.save_replay(tmp_path / "x")

@@ -1,11 +1,11 @@
-"""Settings and datasets reach other processes: by pickle, by dill, their large arrays shared."""
+"""Settings and datasets reach other processes: by name where it can be imported, by value else, large arrays shared."""
 
 import functools
+import importlib
 import os
 import socket
 import subprocess
 import sys
-import types
 from collections import OrderedDict
 
 import numpy as np
@@ -14,15 +14,16 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from swift_loader.pool.payload import Unsendable, modules_to_preload, pack, unpack
+from swift_loader.pool.payload import Unsendable, pack, unpack
+from swift_loader.pool.preload import modules_to_preload
 from tests.unit.batch.samples import Box, examples, same, structures
 
 LARGE = 64 * 1024
 
 
 def _travelled(value):
-    fd, needs_dill = pack(value)
-    return unpack(fd), needs_dill
+    packed = pack(value)
+    return unpack(packed.fd), packed.is_by_value
 
 
 arrays = st.builds(np.ones, st.lists(st.integers(0, 200), max_size=2), st.sampled_from(["f8", ">i4", "U3"]))
@@ -31,8 +32,8 @@ arrays = st.builds(np.ones, st.lists(st.integers(0, 200), max_size=2), st.sample
 @examples
 @given(structures(st.one_of(st.integers(), st.text(), st.none(), arrays)))
 def test_what_was_packed_is_unpacked(value):
-    again, needs_dill = _travelled(value)
-    assert not needs_dill
+    again, is_by_value = _travelled(value)
+    assert not is_by_value
     assert same(again, value)
 
 
@@ -49,10 +50,10 @@ def test_thousands_of_large_arrays_find_their_places():
     assert all((array == i % 256).all() for i, array in enumerate(again))
 
 
-@pytest.mark.parametrize("beside", [None, lambda: 1], ids=["pickle", "dill"])
+@pytest.mark.parametrize("beside", [None, lambda: 1], ids=["by name", "by value"])
 def test_large_arrays_are_shared_until_they_are_written_to(beside):
     array = np.full(LARGE, 5, np.uint8)
-    fd, _ = pack({"array": array, "beside": beside})
+    fd = pack({"array": array, "beside": beside}).fd
     first, second = (unpack(os.dup(fd))["array"] for _ in range(2))
     size = os.fstat(fd).st_size
     assert LARGE < size < 2 * LARGE
@@ -66,13 +67,13 @@ def test_large_arrays_are_shared_until_they_are_written_to(beside):
 
 def test_the_descriptor_is_taken_over_and_the_memory_stays_as_long_as_an_array_needs_it():
     before = len(os.listdir("/proc/self/fd"))
-    array = unpack(pack(np.arange(LARGE))[0])
+    array = unpack(pack(np.arange(LARGE)).fd)
     assert array[LARGE - 1] == LARGE - 1
     del array
     assert len(os.listdir("/proc/self/fd")) == before
 
 
-def test_lambdas_and_local_classes_travel_by_dill():
+def test_lambdas_and_local_classes_travel_by_value():
     offset = 4
 
     class Local:
@@ -81,8 +82,8 @@ def test_lambdas_and_local_classes_travel_by_dill():
         def total(self):
             return self.content + offset
 
-    again, needs_dill = _travelled([lambda x: x + offset, Local(), functools.partial(lambda a, b: a * b, 6)])
-    assert needs_dill
+    again, is_by_value = _travelled([lambda x: x + offset, Local(), functools.partial(lambda a, b: a * b, 6)])
+    assert is_by_value
     assert (again[0](1), again[1].total(), again[2](7)) == (5, 7, 42)
 
 
@@ -104,8 +105,8 @@ def test_what_cannot_travel_is_named_and_nothing_is_left_of_the_try(make):
 
 
 def test_a_tensor_travels():
-    again, needs_dill = _travelled(Box(torch.arange(LARGE)))
-    assert not needs_dill
+    again, is_by_value = _travelled(Box(torch.arange(LARGE)))
+    assert not is_by_value
     assert torch.equal(again.content, torch.arange(LARGE))
 
 
@@ -125,8 +126,8 @@ class Dataset(Base):
     def __getitem__(self, i):
         return scaled(int(self.array[i]))
 
-fds = [pack(value) for value in ((Dataset, {"array": np.arange(100_000)}), Dataset(np.arange(100_000)), scaled)]
-print(*(needs_dill for _, needs_dill in fds), flush=True)
+packs = [pack(value) for value in ((Dataset, {"array": np.arange(100_000)}), Dataset(np.arange(100_000)), scaled)]
+print(*(packed.is_by_value for packed in packs), flush=True)
 import os, subprocess
 worker = '''
 import sys
@@ -136,8 +137,8 @@ again = made[0](**made[1])
 assert len(again) == 10 and not hasattr(sys.modules["__main__"], "Dataset") and "torch" not in sys.modules
 print(again[5], dataset[7], scaled(2))
 '''
-numbers = [str(fd) for fd, _ in fds]
-subprocess.run([sys.executable, "-c", worker, *numbers], pass_fds=[fd for fd, _ in fds], check=True)
+fds = [packed.fd for packed in packs]
+subprocess.run([sys.executable, "-c", worker, *map(str, fds)], pass_fds=fds, check=True)
 """
 
 
@@ -150,24 +151,40 @@ class _OfTorch(torch.utils.data.Dataset):
     pass
 
 
-def _preloaded(dataset_class, value, *, needs_dill=False):
-    fd, _ = pack(value)
+def _preloaded(*values):
+    packed = pack(values)
     try:
-        return modules_to_preload(dataset_class, fd, needs_dill=needs_dill)
+        return modules_to_preload(packed)
     finally:
-        os.close(fd)
+        os.close(packed.fd)
 
 
 def test_what_every_worker_would_import_is_imported_once_before():
     assert _preloaded(_OfTorch, {}) == ["torch"]
     assert _preloaded(OrderedDict, {}) == []
     assert _preloaded(OrderedDict, {"x": torch.ones(2)}) == ["torch"]
-    assert _preloaded(OrderedDict, {}, needs_dill=True) == ["dill"]
+    assert _preloaded(OrderedDict, lambda: 1) == ["cloudpickle"]
 
 
-def test_a_module_that_uses_torch_counts_as_torch(monkeypatch):
-    module = types.ModuleType("a_module_with_torch")
-    module.nn = torch.nn
-    monkeypatch.setitem(sys.modules, module.__name__, module)
-    dataset_class = type("Dataset", (), {"__module__": module.__name__})
-    assert _preloaded(dataset_class, {}) == ["torch"]
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("from torch import nn\nclass Set: pass", ["torch"]),
+        ("class Set:\n def __getitem__(self, index):\n  import torch.nn\n  return torch.nn", ["torch"]),
+        ("class Set:\n def __getitem__(self, index):\n  return (lambda: __import__('json'))()", []),
+    ],
+    ids=["global", "in a method", "not at all"],
+)
+def test_a_module_that_uses_torch_counts_as_torch(monkeypatch, tmp_path, text, expected):
+    (tmp_path / "a_module_that_may_use_torch.py").write_text(text)
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.delitem(sys.modules, "a_module_that_may_use_torch", raising=False)
+    assert _preloaded(importlib.import_module("a_module_that_may_use_torch").Set) == expected
+    assert _preloaded(importlib.import_module("a_module_that_may_use_torch").Set()) == expected
+
+
+def test_code_that_goes_by_value_and_uses_torch_counts_as_torch():
+    namespace = {"__name__": "__main__"}
+    exec("def plain():\n  return 1\ndef uses():\n  import torch\n  return [torch.ones(1) for _ in range(3)]", namespace)
+    assert _preloaded(namespace["plain"]) == ["cloudpickle"]
+    assert _preloaded(namespace["uses"]) == ["cloudpickle", "torch"]
