@@ -4,7 +4,8 @@ Called under the pool's lock, from telecom threads and the consumer's. Tickets a
 an order is valid while its slot's word holds its number, and that word is the only place where this is written down.
 
 What holds new tickets back, apart from the want of a free slot:
-- so many are merged or on their way that workers stay busy until `data_queue_size` batches wait for the consumer;
+- so many are merged or on their way that workers stay busy until `data_queue_size` batches wait for the consumer, or
+  fewer where that was not given and batches are large;
 - a worker has `max_buffer_size` parcels waiting to be merged, on top of the orders it has.
 Neither holds back the lowest unfinished ticket: it is ordered before all that could fill these queues, and a ticket
 that must be made again goes before any new one.
@@ -21,7 +22,7 @@ from time import perf_counter_ns
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 from swift_loader.errors import FailureReport
-from swift_loader.pool.ledger import Ledger
+from swift_loader.pool.ledger import Holder, Ledger
 from swift_loader.pool.line import Line
 from swift_loader.pool.merge import AsTheyCome, InOrder, Merge
 from swift_loader.pool.messages import Caution, Order, Parcel
@@ -41,6 +42,8 @@ _MOST_DEATHS = 4
 #: One worker runs ahead by no more memory than this, or two batches: each new slot costs what several batches cost, and
 #: while one worker makes a slot, the others would run ahead and make more of them.
 _AHEAD_NBYTES = 256 << 20
+#: However large batches are, so many are kept ready: one is handed out while another one waits.
+_LEAST_READY = 2
 #: With a good stock, the consumer sees to new orders once it has taken what a worker makes in so long: to wake a thread
 #: costs more than most quick batches do.
 _WORTH_ORDERING_NS = 1_000_000
@@ -107,6 +110,8 @@ class Dispatch:
         self.ordered_count = 0
         """Orders that were not answered, of all workers."""
         self.largest_slot = 0
+        self._is_slow = False
+        """Batches take long, as far as the last one tells."""
         self._taken = 0
         """Deliveries since the consumer last saw to new orders."""
         self._begin_epoch(Position())
@@ -145,6 +150,7 @@ class Dispatch:
         """A parcel has come; gives back what may be delivered now."""
         order = self._answered(parcel.seq, line)
         line.took(parcel.fetch_ns + parcel.collate_ns + parcel.encode_ns)
+        self._is_slow = line.is_slow
         self._ledger.filled(order.slot, slot_nbytes)
         if slot_nbytes > self.largest_slot:
             self.largest_slot = slot_nbytes
@@ -210,7 +216,7 @@ class Dispatch:
         With a good stock one worker begins when half of it is gone, and a second one where that does not keep up: all
         of them at once would each get a run of batches, and finish the first ones later than few would.
         """
-        is_well_stocked = self.ready_count > self._config.data_queue_size // 2
+        is_well_stocked = self.ready_count > self.ready_most // 2
         if is_well_stocked and self._taken * max(line.batch_ns for line in lines) < _WORTH_ORDERING_NS:
             return []
         self._taken = 0
@@ -232,6 +238,19 @@ class Dispatch:
             if missing <= 0 or (fed and self.ready_count):
                 break
         return fed
+
+    @property
+    def ready_most(self) -> int:
+        """How many merged batches are to wait for the consumer, beside those that workers have in hand.
+
+        Where the user has not said how many, all of these have so much memory together; slow ones half of it, since a
+        few milliseconds that somebody comes late are nothing to them.
+        """
+        config, nbytes = self._config, self.largest_slot
+        if config.ahead_nbytes is None or not nbytes:
+            return config.data_queue_size
+        fitting = config.ahead_nbytes // (2 * nbytes if self._is_slow else nbytes)
+        return min(config.data_queue_size, max(_LEAST_READY, fitting - config.worker_count))
 
     @property
     def next_seq(self) -> int:
@@ -260,7 +279,7 @@ class Dispatch:
             return None if self._redo[0].seq in line.outstanding else heapq.heappop(self._redo)
         if self._steps == 0 or self._is_enough(line, depth, len(lines)):
             return None
-        if len(line.outstanding) + line.unmerged < self._most_ahead(depth):
+        if len(line.outstanding) + line.unmerged < self._most_ahead(depth) and not self._is_full(line, lines):
             return self._next_ticket()
         return None if line.outstanding else self._stuck_behind(line, lines)
 
@@ -272,11 +291,21 @@ class Dispatch:
         if self.ready_count + self.ordered_count < self._most_on_their_way(depth, workers):
             return False
         # Where others have more orders than they should, since they were quick once, one that has none gets its own.
-        return bool(line.outstanding) or self.ready_count >= self._config.data_queue_size
+        return bool(line.outstanding) or self.ready_count >= self.ready_most
+
+    def _is_full(self, line: Line, lines: Sequence[Line]) -> bool:
+        """Whether all batches together take as much memory as they may, those that wait for an earlier one too."""
+        if self.ready_most == self._config.data_queue_size:
+            return False
+        count = self.ready_count + self.ordered_count + sum(line.unmerged for line in lines)
+        # One is in use. While the next one is taken there are two of them for a moment: not worth a slot of its own.
+        if line.outstanding and self._ledger.held_by(Holder.BATCH) > 1:
+            count += 1
+        return count >= max(self.ready_most + len(lines), 2 * len(lines))
 
     def _most_on_their_way(self, depth: int, workers: int) -> int:
         """Channels are kept filled: ten batches of 50 us are gone before an idle worker has woken up."""
-        return max(self._config.data_queue_size + workers * max(1, depth - 1), workers * depth)
+        return max(self.ready_most + workers * max(1, depth - 1), workers * depth)
 
     def _most_ahead(self, depth: int) -> int:
         """How many batches of one worker may be ordered or wait to be merged."""

@@ -122,6 +122,7 @@ def config_for(config: LoaderConfig, choice: Choice) -> LoaderConfig:
         worker_count=choice.workers,
         worker_threads=choice.threads,
         data_queue_size=choice.data_queue,
+        ahead_nbytes=config.ahead_nbytes if choice.data_queue == config.data_queue_size else None,
         message_queue_size=choice.message_queue,
         max_buffer_size=_usual_buffer(choice.data_queue, choice.workers) if own == usual else own,
         benchmark=True,
