@@ -293,9 +293,14 @@ class Dispatch:
         # Where others have more orders than they should, since they were quick once, one that has none gets its own.
         return bool(line.outstanding) or self.ready_count >= self.ready_most
 
+    @property
+    def _is_short(self) -> bool:
+        """Whether batches are too large for as many as usual to be ready."""
+        return self.ready_most < self._config.data_queue_size
+
     def _is_full(self, line: Line, lines: Sequence[Line]) -> bool:
         """Whether all batches together take as much memory as they may, those that wait for an earlier one too."""
-        if self.ready_most == self._config.data_queue_size:
+        if not self._is_short:
             return False
         count = self.ready_count + self.ordered_count + sum(line.unmerged for line in lines)
         # One is in use. While the next one is taken there are two of them for a moment: not worth a slot of its own.
@@ -305,6 +310,8 @@ class Dispatch:
 
     def _most_on_their_way(self, depth: int, workers: int) -> int:
         """Channels are kept filled: ten batches of 50 us are gone before an idle worker has woken up."""
+        if self._is_short:
+            return self.ready_most + workers
         return max(self.ready_most + workers * max(1, depth - 1), workers * depth)
 
     def _most_ahead(self, depth: int) -> int:
