@@ -14,7 +14,6 @@ that must be made again goes before any new one.
 from __future__ import annotations
 
 import heapq
-from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
@@ -22,6 +21,7 @@ from time import perf_counter_ns
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 from swift_loader.errors import FailureReport
+from swift_loader.pool.charges import Charges
 from swift_loader.pool.ledger import Holder, Ledger
 from swift_loader.pool.line import Line
 from swift_loader.pool.merge import AsTheyCome, InOrder, Merge
@@ -36,9 +36,6 @@ if TYPE_CHECKING:
 
 #: Orders that one worker is given at a time: more would hand it a whole run of steps, which the others' must wait for.
 _BURST = 12
-#: A ticket at which so many times `max_attempts` workers have died is given up, whichever of its samples they were at,
-#: and whoever has killed them.
-_MOST_DEATHS = 4
 #: One worker runs ahead by no more memory than this, or two batches: each new slot costs what several batches cost, and
 #: while one worker makes a slot, the others would run ahead and make more of them.
 _AHEAD_NBYTES = 256 << 20
@@ -97,10 +94,7 @@ class Dispatch:
         self._slot_words = slot_words
         self._merge: Merge[Delivery] = InOrder() if recipe.config.in_order else AsTheyCome()
         self._redo: list[Ticket] = []
-        self._deaths: dict[int, Counter[tuple[int | None, bool]]] = {}
-        """For each ticket, the samples at which workers died, and whether they were killed from outside."""
-        self._left_out: dict[int, FailureReport] = {}
-        """Samples that have killed too many, with ``on_error="skip"``; they are not tried again."""
+        self._charges = Charges(recipe.config)
         self._next = Ticket(1, 0, 0)
         self._steps = 0
         self._given: frozenset[int] = frozenset()
@@ -123,7 +117,7 @@ class Dispatch:
             for order in line.outstanding.values():
                 self._slot_words[order.slot] = 0
         self._redo.clear()
-        self._deaths.clear()
+        self._charges.clear()
         self._next = Ticket(self._next.seq, at.epoch, at.step)
         void = self._merge.restart(self._next.seq)
         self._begin_epoch(at)
@@ -149,6 +143,7 @@ class Dispatch:
     def filled(self, line: Line, parcel: Parcel, slot_nbytes: int, now_ns: int) -> list[Delivery]:
         """A parcel has come; gives back what may be delivered now."""
         order = self._answered(parcel.seq, line)
+        line.has_told = True
         line.took(parcel.fetch_ns + parcel.collate_ns + parcel.encode_ns)
         self._is_slow = line.is_slow
         self._ledger.filled(order.slot, slot_nbytes)
@@ -158,7 +153,7 @@ class Dispatch:
         if not self._is_valid(order):
             self._ledger.thrown_away(order.slot)
             return []
-        self._deaths.pop(order.seq, None)
+        self._charges.dropped(order.seq)
         ticket = Ticket(order.seq, order.epoch, order.step)
         waited_ns = line.slot_waits.pop(order.seq, 0) if line.slot_waits else 0
         return self._merged(order.seq, Full(ticket, parcel, line, now_ns, waited_ns), line)
@@ -169,9 +164,10 @@ class Dispatch:
         line.slot_waits.pop(seq, None)
         valid = self._is_valid(order)
         self._ledger.given_back(order.slot)
+        line.has_told = line.has_told or report is not None
         if not valid or report is None:
             return []
-        self._deaths.pop(seq, None)
+        self._charges.dropped(seq)
         ticket = Ticket(order.seq, order.epoch, order.step)
         return self._merged(order.seq, Failed(ticket, report, line), line)
 
@@ -182,7 +178,7 @@ class Dispatch:
         for order in line.outstanding.values():
             if self._is_valid(order):
                 ticket = Ticket(order.seq, order.epoch, order.step)
-                if order is guilty and self._is_poison(ticket, death):
+                if order is guilty and self._charges.is_given_up(order.seq, death):
                     poison = ticket
                 else:
                     heapq.heappush(self._redo, ticket)
@@ -197,7 +193,7 @@ class Dispatch:
 
     def death_count(self, ticket: Ticket) -> int:
         """How many workers a ticket has killed."""
-        return self._deaths[ticket.seq].total()
+        return self._charges.count(ticket.seq)
 
     def failed(self, ticket: Ticket, report: FailureReport, line: Line) -> list[Delivery]:
         """The pool gives a ticket up."""
@@ -276,7 +272,24 @@ class Dispatch:
     def _ticket_for(self, line: Line, depth: int, lines: Sequence[Line]) -> Ticket | None:
         if self._redo:
             # Not to a worker that has yet to answer that the ticket was taken back from it: it could not say which.
-            return None if self._redo[0].seq in line.outstanding else heapq.heappop(self._redo)
+            if self._redo[0].seq in line.outstanding:
+                return None
+            if line.has_told or not self._charges.is_suspect(self._redo[0].seq):
+                return heapq.heappop(self._redo)
+            return self._harmless_ticket_for(line, depth, lines) or heapq.heappop(self._redo)
+        return self._new_ticket_for(line, depth, lines)
+
+    def _harmless_ticket_for(self, line: Line, depth: int, lines: Sequence[Line]) -> Ticket | None:
+        """One at which hardly a worker has died: who has made that, and then dies at another one, tells of that one."""
+        harmless = [ticket for ticket in self._redo if not self._charges.is_suspect(ticket.seq)]
+        harmless = [ticket for ticket in harmless if ticket.seq not in line.outstanding]
+        if harmless:
+            self._redo.remove(min(harmless))
+            heapq.heapify(self._redo)
+            return min(harmless)
+        return self._new_ticket_for(line, depth, lines) if len(self._redo) <= len(lines) else None
+
+    def _new_ticket_for(self, line: Line, depth: int, lines: Sequence[Line]) -> Ticket | None:
         if self._steps == 0 or self._is_enough(line, depth, len(lines)):
             return None
         if len(line.outstanding) + line.unmerged < self._most_ahead(depth) and not self._is_full(line, lines):
@@ -360,7 +373,7 @@ class Dispatch:
             line.slot_waits[ticket.seq] = perf_counter_ns() - line.slotless_ns
             line.slotless_ns = 0
         self._slot_words[slot] = ticket.seq
-        if self._deaths or self._left_out:
+        if self._charges:
             self._caution(ticket, line)
         return order
 
@@ -373,36 +386,14 @@ class Dispatch:
         """Has the worker know which samples to leave out, and be careful with a ticket at which another one died."""
         if self._config.on_error != "skip":
             return
-        is_careful = ticket.seq in self._deaths
-        if is_careful or line.told_count < len(self._left_out):
-            news = dict(islice(self._left_out.items(), line.told_count, None))
+        is_careful, left_out = ticket.seq in self._charges, self._charges.left_out
+        if is_careful or line.told_count < len(left_out):
+            news = dict(islice(left_out.items(), line.told_count, None))
             line.cautions.append(Caution(ticket.seq if is_careful else 0, news))
-            line.told_count = len(self._left_out)
+            line.told_count = len(left_out)
 
     def _is_valid(self, order: Order) -> bool:
         return bool(self._slot_words[order.slot] == order.seq)
-
-    def _is_poison(self, ticket: Ticket, death: Death) -> bool:
-        """Counts a death; says whether the ticket is given up for it. A sample may be left out instead."""
-        skips, index, most = self._config.on_error == "skip", death.index, self._config.max_attempts
-        is_first = ticket.seq not in self._deaths
-        deaths = self._deaths.setdefault(ticket.seq, Counter())
-        if skips and is_first and (index is None or self._config.worker_threads > 1):
-            # Any of several samples may be guilty. From now on it is made with care: one sample after the other.
-            deaths[None, True] += 1
-            return False
-        deaths[index, death.is_from_outside] += 1
-        # A sample that kills does it each time. Whoever kills workers from outside hits another sample each time, or,
-        # where workers are killed faster than they start, again and again the first one.
-        is_held_against = deaths[index, False] >= most
-        if not is_held_against and deaths.total() < _MOST_DEATHS * most:
-            return False
-        if not skips or index is None or deaths[index, False] + deaths[index, True] < most:
-            return True
-        self._left_out[index] = death.poisoned(deaths[index, False] + deaths[index, True])
-        for key in ((index, False), (index, True)):
-            del deaths[key]
-        return False
 
     def _merged(self, seq: int, delivery: Delivery, line: Line) -> list[Delivery]:
         line.unmerged += 1

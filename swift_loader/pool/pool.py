@@ -285,7 +285,8 @@ class Pool:
         line.read_stacks()
         death = death_of(line, status, self._oom)
         event = Event.KILLED if death.is_from_outside else Event.DIED
-        line.policy.happened(event, others_serve=any(other.greeted for other in self._lines if other is not line))
+        others_serve = any(other.greeted for other in self._lines if other is not line)
+        line.policy.happened(event, others_serve=others_serve, is_storm=death.is_early)
         line.disconnect()
         return self._succession(line, death)
 
