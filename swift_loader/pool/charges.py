@@ -66,11 +66,6 @@ class Charges:
         """How many workers a batch has killed."""
         return self._deaths[seq].total()
 
-    def is_suspect(self, seq: int) -> bool:
-        """Whether so many have died early at this batch that it, or a storm, may be guilty."""
-        deaths = self._deaths.get(seq)
-        return deaths is not None and _early(deaths) >= self._most
-
     def is_given_up(self, seq: int, death: Death) -> bool:
         """Counts a death at a batch; says whether it is given up for that. A sample may be left out instead."""
         index = death.index
@@ -98,10 +93,6 @@ def _kind(death: Death) -> _Kind:
     return _Kind.EARLY if death.is_early else _Kind.OUTSIDE
 
 
-def _early(deaths: _Deaths) -> int:
-    return sum(count for (_, kind), count in deaths.items() if kind is _Kind.EARLY)
-
-
 def _weight(deaths: _Deaths) -> int:
-    early = _early(deaths)
+    early = sum(count for (_, kind), count in deaths.items() if kind is _Kind.EARLY)
     return deaths.total() - early + early // _EARLY_FOR_ONE

@@ -272,24 +272,7 @@ class Dispatch:
     def _ticket_for(self, line: Line, depth: int, lines: Sequence[Line]) -> Ticket | None:
         if self._redo:
             # Not to a worker that has yet to answer that the ticket was taken back from it: it could not say which.
-            if self._redo[0].seq in line.outstanding:
-                return None
-            if line.has_told or not self._charges.is_suspect(self._redo[0].seq):
-                return heapq.heappop(self._redo)
-            return self._harmless_ticket_for(line, depth, lines) or heapq.heappop(self._redo)
-        return self._new_ticket_for(line, depth, lines)
-
-    def _harmless_ticket_for(self, line: Line, depth: int, lines: Sequence[Line]) -> Ticket | None:
-        """One at which hardly a worker has died: who has made that, and then dies at another one, tells of that one."""
-        harmless = [ticket for ticket in self._redo if not self._charges.is_suspect(ticket.seq)]
-        harmless = [ticket for ticket in harmless if ticket.seq not in line.outstanding]
-        if harmless:
-            self._redo.remove(min(harmless))
-            heapq.heapify(self._redo)
-            return min(harmless)
-        return self._new_ticket_for(line, depth, lines) if len(self._redo) <= len(lines) else None
-
-    def _new_ticket_for(self, line: Line, depth: int, lines: Sequence[Line]) -> Ticket | None:
+            return None if self._redo[0].seq in line.outstanding else heapq.heappop(self._redo)
         if self._steps == 0 or self._is_enough(line, depth, len(lines)):
             return None
         if len(line.outstanding) + line.unmerged < self._most_ahead(depth) and not self._is_full(line, lines):
