@@ -3,9 +3,9 @@
 Measures: proportional set size (PSS, from the kernel's smaps_rollup: pages that several share are divided among them)
 of the training process and all below it, looked at every 50 ms from the moment at which the loader is built. An epoch
 as fast as it goes, then one with a step for each batch that leaves the workers time to fill all queues; "steady" is the
-median of the second one. Default settings, 2 workers, one consumer that holds a batch until it has the next one. Three loads:
-`--load images`: batches of 38.5 MB (uint8 3x224x224, 256 of them, of 8 arrays in memory); `--load floats`: 128 floats
-and a label, batches of 32; `--load jpeg`: 400x400 JPEG by Pillow, crop, 224, float32, batches of 64 (38.5 MB).
+median of the second one. Default settings, 2 workers, one consumer that holds a batch until it has the next one. Three
+loads: `--load images`: batches of 38.5 MB (uint8 3x224x224, 256 of them, of 8 arrays in memory); `--load floats`: 128
+floats and a label, batches of 32; `--load jpeg`: 400x400 JPEG by Pillow, crop, 224, float32, batches of 64 (38.5 MB).
 
 Leaves out: a model, a GPU (page locks count as memory of the trainer), memory of the kernel (sockets, page tables).
 

@@ -5,7 +5,6 @@ It does not know whose workers they are: they are the process's descendants that
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from pathlib import Path
@@ -51,7 +50,7 @@ def _shared_files(folder: Path) -> Iterator[tuple[int, int]]:
     with suppress(FileNotFoundError, ProcessLookupError):
         for link in folder.iterdir():
             with suppress(FileNotFoundError):
-                if _is_shared(os.readlink(link)):
+                if _is_shared(str(link.readlink())):
                     found = link.stat()
                     yield found.st_ino, found.st_blocks * 512
 

@@ -29,8 +29,8 @@ Ragged = Literal["error", "list"]
 Engine = Literal["local"]
 LogLevel = Literal["TRACE", "DEBUG", "INFO", "SUCCESS", "WARNING", "ERROR", "CRITICAL"]
 
-#: Batches that nobody has asked to keep ready take no more memory than this: ten of 38 MB would be a good part of what a
-#: job has.
+#: Batches that nobody has asked to keep ready take no more memory than this: ten of 38 MB would be much of what a job
+#: has.
 _AHEAD_NBYTES = 256 << 20
 
 
@@ -305,13 +305,18 @@ def _seed(settings: Mapping[str, Any]) -> int | None:
     return seed
 
 
-def _whole(name: str, value: object, *, least: int) -> int:
+def whole_number(value: Any) -> int | None:
+    """The whole number that ``value`` is, one of numpy's too; None for floats, text and bool."""
     try:
-        if isinstance(value, bool):
-            raise TypeError
-        number = operator.index(value)  # type: ignore[arg-type] # numpy integers are welcome, floats and text are not
+        return None if isinstance(value, bool) else operator.index(value)
     except TypeError:
-        raise ConfigError(f"{name} must be a whole number, not {_described(value)}") from None
+        return None
+
+
+def _whole(name: str, value: object, *, least: int) -> int:
+    number = whole_number(value)
+    if number is None:
+        raise ConfigError(f"{name} must be a whole number, not {_described(value)}")
     if number < least:
         raise ConfigError(f"{name} must be at least {least}, not {number}")
     return number

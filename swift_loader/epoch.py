@@ -6,6 +6,7 @@ import threading
 from time import perf_counter_ns
 from typing import TYPE_CHECKING, Any, Self
 
+from swift_loader.config import whole_number
 from swift_loader.errors import LoaderClosed, SwiftLoaderError
 from swift_loader.runtime import Runtime
 
@@ -65,5 +66,6 @@ class EpochSetter:
         """As `SwiftLoader.set_epoch`, but never back: a loader that a framework goes through again and again beside a
         longer one is ahead of the epochs that the framework counts.
         """
-        if type(epoch) is not int or not 0 <= epoch <= int(self._loader.state_dict()["epoch"]):
+        number = whole_number(epoch)
+        if number is None or not 0 <= number <= int(self._loader.state_dict()["epoch"]):
             self._loader.set_epoch(epoch)

@@ -18,7 +18,7 @@ from swift_loader import ranks
 from swift_loader.config import LoaderConfig, Settings, check_dataset_class, checked_kwargs
 from swift_loader.epoch import Epoch, EpochSetter
 from swift_loader.errors import ConfigError, LoaderClosed
-from swift_loader.placement import checked_index, current_device, name_of, own_count, own_index, stage_of
+from swift_loader.placement import checked_epoch, checked_index, current_device, name_of, own_count, own_index, stage_of
 from swift_loader.pool import flight
 from swift_loader.pool.keeping import origin_for
 from swift_loader.pool.recipe import Recipe, checked_length
@@ -218,8 +218,7 @@ class SwiftLoader:
 
     def set_epoch(self, epoch: int) -> None:
         """Has the next iteration be this epoch, if it is neither the current one nor the next anyway."""
-        if type(epoch) is not int or epoch < 0:
-            raise ConfigError(f"set_epoch takes a whole number from 0 on, not {epoch!r}")
+        epoch = checked_epoch(epoch)
         self._refuse_closed()
         if self._runtime is not None:
             self._runtime.set_epoch(epoch)

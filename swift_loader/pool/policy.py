@@ -129,8 +129,13 @@ class Policy:
     _has_served: bool = False
 
     def happened(self, event: Event, *, others_serve: bool = False, is_storm: bool = False) -> Instruction:
-        """What to do about it; ``others_serve`` if the work goes on without this line's worker, ``is_storm`` if it was
-        not the kernel who has killed it."""
+        """What to do about it.
+
+        Args:
+            event: What was seen.
+            others_serve: The work goes on without this line's worker.
+            is_storm: It was certainly not the kernel that has killed it.
+        """
         if (self.state, event) not in TABLE:
             raise PolicyError(f"{event.value!r}, of a worker that {self.state.value}")
         self.state, instruction = TABLE[self.state, event]
