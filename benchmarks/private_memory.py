@@ -47,12 +47,15 @@ def _is_shared(line: str) -> bool:
 
 def _shared_files(folder: Path) -> Iterator[tuple[int, int]]:
     """The shared memory that a process has open, by its inode, and how large it is."""
-    with suppress(FileNotFoundError, ProcessLookupError):
-        for link in folder.iterdir():
-            with suppress(FileNotFoundError):
-                if _is_shared(str(link.readlink())):
-                    found = link.stat()
-                    yield found.st_ino, found.st_blocks * 512
+    try:
+        links = list(folder.iterdir())
+    except (FileNotFoundError, ProcessLookupError):
+        return
+    for link in links:
+        with suppress(FileNotFoundError):
+            if _is_shared(str(link.readlink())):
+                found = link.stat()
+                yield found.st_ino, found.st_blocks * 512
 
 
 def family() -> tuple[list[psutil.Process], list[psutil.Process]]:

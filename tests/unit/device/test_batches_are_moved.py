@@ -294,7 +294,7 @@ class Mail:
     to: str = "a"
 
 
-@pytest.mark.parametrize("value", [When(), Letter(), Mail(), dt.timedelta(1), "to", Words, torch.Size([1])], ids=repr)
+@pytest.mark.parametrize("value", [When(), Letter(), Mail(), dt.timedelta(1), "to", Words, torch.Size([1])], ids=type)
 def test_a_to_that_is_something_else_is_not_asked(value):
     assert not moves_itself(value)
     assert move([value], "meta")[0] == value
