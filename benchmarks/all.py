@@ -28,13 +28,14 @@ MODULES = (
     "first_batch",
     "consumer_cpu",
     "worker_memory",
+    "memory",
     "waiting",
     "nested",
     "stragglers",
     "cached",
     "cached_read",
 )
-OPTIONS = {"transport": "--dtype", "cached_read": "--samples"}
+OPTIONS = {"transport": "--dtype", "cached_read": "--samples", "memory": "--load"}
 
 
 def main() -> int:
