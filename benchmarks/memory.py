@@ -7,6 +7,8 @@ median of the second one. Default settings, 2 workers, one consumer that holds a
 loads: `--load images`: batches of 38.5 MB (uint8 3x224x224, 256 of them, of 8 arrays in memory); `--load floats`: 128
 floats and a label, batches of 32; `--load jpeg`: 400x400 JPEG by Pillow, crop, 224, float32, batches of 64 (38.5 MB).
 
+The ceiling is torch's DataLoader without workers: the script itself, and one batch.
+
 Leaves out: a model, a GPU (page locks count as memory of the trainer), memory of the kernel (sockets, page tables).
 
 Command: `python -m benchmarks.memory [--load floats]`. The last tables are `results/memory*.txt`.
@@ -30,7 +32,7 @@ from benchmarks.apart import below
 from benchmarks.jpeg_workload import JpegImages, jpeg_files
 from benchmarks.private_memory import shared_out_mb
 from benchmarks.question import Case, Column, Goal, Question, Result, Settings, Side
-from benchmarks.sides import Work, build_swift, build_torch
+from benchmarks.sides import Work, build_in_process, build_swift, build_torch
 from benchmarks.workloads import Floats, MemoryImages
 
 EPOCH_BATCHES = 64
@@ -123,6 +125,11 @@ def case_torch(settings: Settings, load: Callable[[Settings], Work]) -> Result:
     return weigh_all(build_torch(load(settings)), STEP_S[load])
 
 
+def case_in_process(settings: Settings, load: Callable[[Settings], Work]) -> Result:
+    """Torch's without workers: one process, one batch."""
+    return weigh_all(build_in_process(load(settings)), STEP_S[load])
+
+
 def question(load: Callable[[Settings], Work], name: str, title: str, at_most: float) -> Question:
     """The question for one load."""
     forked = partial(case_swift, load=load, start_method="fork", allow_fork=True)
@@ -137,6 +144,7 @@ def question(load: Callable[[Settings], Work], name: str, title: str, at_most: f
             Case("swift", "ours", Side.OURS, partial(case_swift, load=load)),
             Case("swift_forked", "ours, forked from the script", Side.OURS, forked),
             Case("torch_fork", "torch, fork", Side.TORCH, partial(case_torch, load=load)),
+            Case("in_process", "torch, no workers", Side.CEILING, partial(case_in_process, load=load)),
         ),
         columns=(Column("steady_mb", "steady"), Column("trainer_mb", "trainer")),
         goals=(
