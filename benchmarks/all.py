@@ -28,6 +28,7 @@ MODULES = (
     "first_batch",
     "consumer_cpu",
     "worker_memory",
+    "memory",
     "waiting",
     "nested",
     "torch_samples",
@@ -35,7 +36,7 @@ MODULES = (
     "cached",
     "cached_read",
 )
-OPTIONS = {"transport": "--dtype", "cached_read": "--samples"}
+OPTIONS = {"transport": "--dtype", "cached_read": "--samples", "memory": "--load"}
 
 
 def main() -> int:

@@ -14,7 +14,7 @@ from time import monotonic
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 from swift_loader.callers import users_line
-from swift_loader.config import Settings
+from swift_loader.config import Settings, whole_number
 from swift_loader.errors import ConfigError, SwiftLoaderError
 from swift_loader.keywords import explained
 from swift_loader.loader import SwiftLoader
@@ -112,8 +112,8 @@ class DataLoader:
         }
         if gpu_indices is not None:
             settings["worker_init"] = _gpus(gpu_indices, nb_worker)
-        if isinstance(nb_worker, int):
-            settings["data_queue_size"] = max_queue_size * max(1, nb_worker)
+        if (workers := whole_number(nb_worker)) is not None:  # else it is refused below
+            settings["data_queue_size"] = max_queue_size * max(1, workers)
         with _in_words_of(self):
             loader = SwiftLoader(dataset_class, dataset_params, batch_size, 1, nb_worker, shuffle, **settings)
             self._loader = loader
@@ -121,7 +121,7 @@ class DataLoader:
             loader.start(0, device, _pinned if pins else None)
         try:
             if prefetch_time and nb_worker:
-                _wait_for(loader, min(len(loader), settings["data_queue_size"]), prefetch_time)
+                _wait_for(loader, min(len(loader), max_queue_size * max(1, workers or 0)), prefetch_time)
         except BaseException:  # such as Ctrl-C: nobody has the loader yet
             self.close()
             raise
@@ -241,8 +241,9 @@ class AsyncDataLoader(DataLoader):
 
 
 def _gpus(gpu_indices: Any, worker_count: Any) -> OneGpuEach:
-    indices = list(gpu_indices) if isinstance(gpu_indices, list | tuple | range) else None
-    if indices is None or any(type(index) is not int or index < 0 for index in indices):
+    given = gpu_indices if isinstance(gpu_indices, list | tuple | range) else [None]
+    indices = [number for index in given if (number := whole_number(index)) is not None and number >= 0]
+    if len(indices) != len(given):
         raise ConfigError(f"gpu_indices must be a list of whole numbers from 0 on, not {gpu_indices!r}")
     if not indices or len(indices) != worker_count:
         raise ConfigError(
@@ -265,7 +266,7 @@ def _in_words_of(loader: DataLoader) -> Iterator[None]:
 
 
 def _refuse_wrong(queue_size: Any, prefetch_time: Any, pin_memory: Any, use_threading: Any) -> None:
-    if type(queue_size) is not int or queue_size < 1:
+    if (whole_number(queue_size) or 0) < 1:
         raise ConfigError(f"max_queue_size must be a whole number from 1 on, not {queue_size!r}")
     if prefetch_time is not None and (type(prefetch_time) not in (int, float) or not 0 <= prefetch_time < float("inf")):
         raise ConfigError(f"prefetch_time must be a number of seconds from 0 on, not {prefetch_time!r}")
@@ -294,6 +295,6 @@ def _can_pin() -> bool:
 
 
 def _pinned(batch: Any, _device: Any) -> Any:
-    from swift_loader.device.host import mapped  # noqa: PLC0415 - as above
+    from swift_loader.device.moving import mapped  # noqa: PLC0415 - as above
 
     return mapped(batch, lambda tensor: tensor.pin_memory())

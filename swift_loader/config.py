@@ -29,6 +29,10 @@ OnError = Literal["raise", "skip"]
 Ragged = Literal["error", "list"]
 Engine = Literal["local"]
 
+#: Batches that nobody has asked to keep ready take no more memory than this: ten of 38 MB would be much of what a job
+#: has.
+_AHEAD_NBYTES = 256 << 20
+
 
 class Settings(TypedDict, total=False):
     """The named keywords of `SwiftLoader`, all optional; DESIGN tells their meaning, `LoaderConfig` their defaults."""
@@ -36,7 +40,7 @@ class Settings(TypedDict, total=False):
     seed: int | None
     seed_numer: int | None
     seed_number: int | None
-    data_queue_size: int
+    data_queue_size: int | None
     message_queue_size: int
     max_buffer_size: int | None
     collate_fn: Callable[[list[Any]], Any] | None
@@ -87,6 +91,8 @@ class LoaderConfig:
     shuffle: bool
     seed: int | None
     data_queue_size: int
+    ahead_nbytes: int | None
+    """So much memory batches may take ahead of their use, where ``data_queue_size`` was not given."""
     message_queue_size: int
     max_buffer_size: int
     collate_fn: Callable[[list[Any]], Any] | None
@@ -160,6 +166,7 @@ class LoaderConfig:
             shuffle=shuffled,
             seed=_seed(settings),
             data_queue_size=queue_size,
+            ahead_nbytes=_AHEAD_NBYTES if settings.get("data_queue_size") is None else None,
             message_queue_size=given.whole("message_queue_size", 10, least=1),
             max_buffer_size=given.whole("max_buffer_size", max(2, queue_size // max(1, workers)), least=0),
             collate_fn=given.function("collate_fn"),
@@ -279,13 +286,18 @@ def _seed(settings: Mapping[str, Any]) -> int | None:
     return seed
 
 
-def _whole(name: str, value: object, *, least: int) -> int:
+def whole_number(value: Any) -> int | None:
+    """The whole number that ``value`` is, one of numpy's too; None for floats, text and bool."""
     try:
-        if isinstance(value, bool):
-            raise TypeError
-        number = operator.index(value)  # type: ignore[arg-type] # numpy integers are welcome, floats and text are not
+        return None if isinstance(value, bool) else operator.index(value)
     except TypeError:
-        raise ConfigError(f"{name} must be a whole number, not {_described(value)}") from None
+        return None
+
+
+def _whole(name: str, value: object, *, least: int) -> int:
+    number = whole_number(value)
+    if number is None:
+        raise ConfigError(f"{name} must be a whole number, not {_described(value)}")
     if number < least:
         raise ConfigError(f"{name} must be at least {least}, not {number}")
     return number

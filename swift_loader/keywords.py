@@ -36,11 +36,13 @@ OF_TORCH = {
     "pin_memory_device": Way(told="given by the device in loader.start(rank, device)"),
     "timeout": Way(("timeout_s",), "a worker without progress for so long is replaced and its batch made again"),
     "worker_init_fn": Way(("worker_init",), "called with worker_info() instead of the worker's number"),
-    "multiprocessing_context": Way(("start_method",), '"forkserver" by default'),
+    "multiprocessing_context": Way(
+        ("start_method",), "workers are forked from a copy of your script where that is harmless"
+    ),
     "generator": Way(("seed",), "your process's generators are neither read nor moved on"),
     "prefetch_factor": Way(
         ("data_queue_size", "max_buffer_size", "message_queue_size"),
-        "by default ten batches are kept ready, whatever the number of workers",
+        "by default ten batches are kept ready, whatever the number of workers, or as many as 256 MB hold",
     ),
     "persistent_workers": Way(told="workers always live until close(); nothing to set"),
 }

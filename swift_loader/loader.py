@@ -19,7 +19,7 @@ from swift_loader.engines.choose import begin_early
 from swift_loader.epoch import Epoch
 from swift_loader.errors import ConfigError, LoaderClosed
 from swift_loader.keywords import explained
-from swift_loader.placement import checked_index, current_device, name_of, own_count, own_index, stage_of
+from swift_loader.placement import checked_epoch, checked_index, current_device, name_of, own_count, own_index, stage_of
 from swift_loader.pool import flight
 from swift_loader.pool.keeping import origin_for
 from swift_loader.pool.recipe import Recipe
@@ -211,8 +211,7 @@ class SwiftLoader(TorchLike):
         What is being iterated goes on. Only after `load_state_dict`, and before a batch was taken, the epoch in which
         the state was saved stays where it was left: there, to name it is to go on with it.
         """
-        if type(epoch) is not int or epoch < 0:
-            raise ConfigError(f"set_epoch takes a whole number from 0 on, not {epoch!r}")
+        epoch = checked_epoch(epoch)
         self._refuse_closed()
         if self._runtime is not None:
             self._runtime.set_epoch(epoch)

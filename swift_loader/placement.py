@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from swift_loader import ranks
-from swift_loader.config import LoaderConfig
+from swift_loader.config import LoaderConfig, whole_number
 from swift_loader.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -36,16 +36,26 @@ def name_of(device: Any) -> str:
     """What waits when data is late, in words: "GPU", or "consumer" where there is none."""
     if device is None:
         return "consumer"
-    kind = "cuda" if isinstance(device, int) else getattr(device, "type", None) or str(device).partition(":")[0]
+    kind = (
+        "cuda" if whole_number(device) is not None else getattr(device, "type", None) or str(device).partition(":")[0]
+    )
     return "consumer" if kind in ("cpu", "meta") else "GPU"
 
 
 def checked_index(index: Any, count: int) -> int:
-    if isinstance(index, bool) or not isinstance(index, int):
+    number = whole_number(index)
+    if number is None:
         raise ConfigError(f"consumer_index must be a whole number, not {index!r}")
-    if not 0 <= index < count:
+    if not 0 <= number < count:
         raise ConfigError(f"consumer_index must be from 0 to {count - 1} with nb_consumer={count}, not {index}")
-    return index
+    return number
+
+
+def checked_epoch(epoch: Any) -> int:
+    number = whole_number(epoch)
+    if number is None or number < 0:
+        raise ConfigError(f"set_epoch takes a whole number from 0 on, not {epoch!r}")
+    return number
 
 
 def own_index(count: int) -> int:

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
 from swift_loader.callers import users_line
+from swift_loader.config import whole_number
 from swift_loader.position import State
 
 if TYPE_CHECKING:
@@ -84,7 +85,8 @@ class EpochSetter:
         """As `SwiftLoader.set_epoch`, but never back: a loader that a framework goes through again and again beside a
         longer one is ahead of the epochs that the framework counts.
         """
-        if type(epoch) is not int or not 0 <= epoch <= int(self._loader.state_dict()["epoch"]):
+        number = whole_number(epoch)
+        if number is None or not 0 <= number <= int(self._loader.state_dict()["epoch"]):
             self._loader.set_epoch(epoch)
 
 

@@ -133,6 +133,20 @@ class Unloadable(Numbers):
         raise OSError("no such mount in this process")
 
 
+class SlowAtFirst(Numbers):
+    """The first sample of each worker takes long, as one does that imports what it needs."""
+
+    def __init__(self, count: int, seconds: float) -> None:
+        super().__init__(count)
+        self.seconds = seconds
+
+    def __getitem__(self, index: int) -> Any:
+        if self.seconds:
+            time.sleep(self.seconds)
+            self.seconds = 0.0
+        return index
+
+
 class SlowToBuild(Numbers):
     def __init__(self, folder: str, seconds: float, count: int = 32) -> None:
         super().__init__(count)

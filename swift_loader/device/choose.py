@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
+from swift_loader.config import whole_number
 from swift_loader.device.cuda import CudaStage
 from swift_loader.device.driver import NAMES, TorchDriver
 from swift_loader.device.host import HostStage
@@ -51,9 +52,15 @@ def stage_for(
 
 
 def _named(device: Any) -> torch.device:
+    number = whole_number(device)
     try:
-        return torch.device(device)
+        return torch.device(device if number is None else number)
     except (RuntimeError, TypeError) as error:
+        if number is not None and number >= 0:
+            raise ConfigError(
+                f"device {number} means cuda:{number}, and no CUDA is here (torch {torch.__version__}). "
+                f"{_what_is_there()}"
+            ) from None
         raise ConfigError(f"device must be a torch.device, its name or its index, not {device!r}: {error}") from None
 
 

@@ -10,6 +10,9 @@ Three parties use the same memory behind Python's back, and each is waited for i
 - new batches are written by the side stream where dropped ones were: not before the consumer's stream is done with
   these (torch's allocator sees to it, for memory that was made on one stream and recorded on another).
 
+What has a `.to` of its own is left where it is until `hand_out`, and moved there, on the consumer's stream: its memory
+could not be recorded, since we cannot look into it. What it reads is held until an event behind that has fired.
+
 torch's allocator knows nothing of a slot, since we lock it ourselves: the event is all that protects it.
 """
 
@@ -20,15 +23,16 @@ from dataclasses import dataclass
 from time import perf_counter_ns
 from typing import TYPE_CHECKING, Any
 
-from swift_loader.device.host import HostStage, mapped
+from swift_loader.device.host import HostStage
+from swift_loader.device.moving import by_itself, mapped
 from swift_loader.device.pagelock import PageLocks
-from swift_loader.device.underway import Underway
+from swift_loader.device.underway import Underway, held_arrays
 
 if TYPE_CHECKING:
     import torch
 
     from swift_loader.device.driver import Driver
-    from swift_loader.device.stage import Cargo, Event, Laps
+    from swift_loader.device.stage import Array, Cargo, Event, Laps
 
 
 @dataclass(slots=True)
@@ -39,6 +43,8 @@ class Begun:
     event: Event
     tensors: list[torch.Tensor]
     """What lies on the device."""
+    arrays: list[Array] | None = None
+    """The arrays on the slot, if something in the batch is still to move itself."""
 
 
 class CudaStage:
@@ -77,6 +83,8 @@ class CudaStage:
         driver = self._driver
         tensors: list[torch.Tensor] = []
         read: list[torch.Tensor] = []
+        to_move: list[Any] = []
+        arrays = held_arrays(cargo)
         with driver.using(self._stream):
             is_staged = not self._may_be_read(cargo)
 
@@ -87,21 +95,27 @@ class CudaStage:
                 return tensors[-1]
 
             try:
-                batch = self._copied(self._host.land(cargo), copied, cargo.laps)
+                batch = self._copied(self._host.land(cargo), copied, to_move, cargo.laps)
                 event = driver.record(self._stream)
             except BaseException:
                 # The copies that began before this one failed still read the slot, which goes home with this error.
                 driver.record(self._stream).synchronize()
                 raise
         self._underway.add(event, read)
-        return Begun(batch, event, tensors)
+        return Begun(batch, event, tensors, arrays if to_move else None)
 
-    def _copied(self, batch: Any, copied: Callable[[torch.Tensor], torch.Tensor], laps: Laps | None) -> Any:
+    def _copied(
+        self, batch: Any, copied: Callable[[torch.Tensor], torch.Tensor], to_move: list[Any], laps: Laps | None
+    ) -> Any:
+        def left(value: Any) -> Any:
+            to_move.append(value)
+            return value
+
         if laps is None:
-            return mapped(batch, copied)
+            return mapped(batch, copied, left)
         begun = perf_counter_ns()
         timer = laps.device = self._driver.timer(self._stream)
-        moved = mapped(batch, copied)
+        moved = mapped(batch, copied, left)
         if timer is not None:
             timer.stop()
         laps.transfer_ns = perf_counter_ns() - begun
@@ -115,7 +129,12 @@ class CudaStage:
         for tensor in begun.tensors:
             driver.used_on(tensor, stream)
         self._locks.tell(stacklevel=5)  # as from the loop that asked for the batch
-        return begun.batch
+        if begun.arrays is None:
+            return begun.batch
+        try:
+            return mapped(begun.batch, lambda tensor: tensor, by_itself(driver.device))
+        finally:
+            self._underway.add(driver.record(stream), begun.arrays)
 
     def let_go(self) -> None:
         """See `StageAhead`."""

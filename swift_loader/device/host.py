@@ -6,18 +6,16 @@ holds it. Each tensor has a storage of its own, so keeping a batch's labels does
 
 from __future__ import annotations
 
-import copy
-import dataclasses
 from collections.abc import Callable
 from time import perf_counter_ns
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
 import torch
 
 from swift_loader.batch.codec import decode
 from swift_loader.batch.collate import column_views
 from swift_loader.batch.layout import Column
+from swift_loader.device.moving import move
 
 if TYPE_CHECKING:
     from swift_loader.device.stage import Array, Cargo
@@ -117,49 +115,3 @@ def _listed(column: Column, values: list[Any]) -> list[Any]:
         return values
     tensors = [torch.from_numpy(value) for value in values]
     return [tensor.view(getattr(torch, column.viewed_as)) for tensor in tensors] if column.viewed_as else tensors
-
-
-def move(batch: Any, device: Any) -> Any:
-    """Moves all tensors and numpy arrays in nested containers to ``device``; leaves all else as it is.
-
-    Example:
-        >>> move({"x": np.zeros(2), "name": "a"}, "cpu")
-        {'x': tensor([0., 0.], dtype=torch.float64), 'name': 'a'}
-    """
-    return mapped(batch, lambda tensor: tensor.to(device, non_blocking=True))
-
-
-def mapped(value: Any, act: Callable[[torch.Tensor], torch.Tensor]) -> Any:
-    """``value`` with each of its tensors, and each array that can become one, replaced by what ``act`` makes of it."""
-    if isinstance(value, torch.Tensor):
-        return act(value)
-    if isinstance(value, np.ndarray):
-        return _moved_array(value, act)
-    if isinstance(value, dict):
-        return _like(value, {key: mapped(item, act) for key, item in value.items()})
-    if isinstance(value, list | tuple):
-        items = [mapped(item, act) for item in value]
-        return getattr(value, "_make", type(value))(items)  # a namedtuple has a way round its constructor
-    if dataclasses.is_dataclass(value) and not isinstance(value, type):
-        moved = copy.copy(value)  # not through __init__: it may take other arguments, or check what a batch is not
-        for field in dataclasses.fields(value):
-            object.__setattr__(moved, field.name, mapped(getattr(value, field.name), act))
-        return moved
-    return value
-
-
-def _moved_array(array: Array, act: Callable[[torch.Tensor], torch.Tensor]) -> Any:
-    dtype = array.dtype
-    if dtype.kind not in "biufc" or dtype.char in "gG" or isinstance(array, np.ma.MaskedArray):
-        return array  # torch has no place for it
-    if not (array.flags.writeable and dtype.isnative) or any(stride < 0 for stride in array.strides):
-        array = array.astype(dtype.newbyteorder("="))  # torch takes what it could write to, from front to back
-    return act(torch.from_numpy(array))
-
-
-def _like(value: dict[Any, Any], items: dict[Any, Any]) -> dict[Any, Any]:
-    if type(value) is dict:
-        return items
-    made = copy.copy(value)  # not through __init__: it may take other arguments
-    made.update(items)
-    return made

@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from swift_loader.device.host import HostStage, mapped
+from swift_loader.device.host import HostStage
+from swift_loader.device.moving import by_itself, mapped
 from swift_loader.device.underway import Underway, held_arrays
 
 if TYPE_CHECKING:
@@ -73,7 +74,9 @@ class PlainStage:
             return tensor.to(work.device, non_blocking=work.has_events)
 
         try:
-            return mapped(batch, moved) if self._to_device is None else self._to_device(batch, work.device)
+            if self._to_device is not None:
+                return self._to_device(batch, work.device)
+            return mapped(batch, moved, by_itself(work.device, non_blocking=work.has_events))
         finally:
             read += arrays
             if work.has_events:

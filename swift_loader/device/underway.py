@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 class Underway:
-    """Added to by one thread, looked through by one, which may be another."""
+    """Added to by any thread, looked through by one."""
 
     def __init__(self) -> None:
         self._held: deque[tuple[Event, Any]] = deque()

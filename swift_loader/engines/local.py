@@ -117,9 +117,9 @@ class LocalEngine:
 
     def will_need(self, libraries: Sequence[str]) -> None:
         """See `Engine`."""
-        if self._nursery is not None:
+        if self._nursery is not None and libraries:
             self._nursery.will_need(libraries)
-        else:
+        elif libraries:
             self._modules = [*self._modules, *libraries]
 
     def abandon(self) -> None:

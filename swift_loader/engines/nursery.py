@@ -159,9 +159,13 @@ class Shared:
 
     def end(self) -> None:
         """Ends them, without waiting for what they are doing; the next loader begins another."""
-        with self._lock:
+        has_turn = self._lock.acquire(timeout=_LOOK_S)  # else a thread that still asks one will get no answer
+        try:
             servers = list(self._servers.values())
             self._servers, self._loaded = {}, {}
+        finally:
+            if has_turn:
+                self._lock.release()
         for server in servers:
             server.end()
 

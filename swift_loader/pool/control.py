@@ -98,6 +98,11 @@ class Cell:
         return index if index >= 0 and self.words[STAGE] >= FETCHES else None
 
     @property
+    def is_past_a_sample(self) -> bool:
+        """Whether the worker is done with a sample of the order in hand."""
+        return bool(self.words[STAGE] > FETCHES or (self.words[STAGE] == FETCHES and self.words[ROW] > 0))
+
+    @property
     def can_be_asked(self) -> bool:
         """Whether the worker has come so far that a question does not kill it."""
         return bool(self.words[STAGE] != STARTS)

@@ -30,6 +30,8 @@ class Death:
     is_from_outside: bool = False
     """It got a SIGKILL that is neither ours nor, as far as it tells, the kernel's; or nobody knows how it has ended,
     since whoever started it is gone too; or no order reached it. Hardly a sample ends it like that."""
+    is_early: bool = False
+    """From outside for certain, and it had not finished one sample in its life."""
     lingers: bool = False
     """It was killed and is still there, in the kernel, which may still write to its memory."""
 
@@ -50,13 +52,15 @@ def death_of(line: Line, status: int | None, oom: OomKills) -> Death:
     why = line.killed_for or by_kernel or ending(status)
     if is_unexplained and status is not None and not oom.can_tell:
         why += " (perhaps by the kernel, short of memory: dmesg tells)"
+    is_from_outside = line.is_cut_off or (is_unexplained and not by_kernel)
     return Death(
         f"{_who(line)} {why} while it {line.where_it_stands()}",
         line.cell.index,
         line.last_stack,
         line.is_leaving,
         by_kernel=bool(by_kernel),
-        is_from_outside=line.is_cut_off or (is_unexplained and not by_kernel),
+        is_from_outside=is_from_outside,
+        is_early=is_unexplained and is_from_outside and oom.can_tell and not line.has_finished_one,
     )
 
 

@@ -4,7 +4,8 @@ Called under the pool's lock, from telecom threads and the consumer's. Tickets a
 an order is valid while its slot's word holds its number, and that word is the only place where this is written down.
 
 What holds new tickets back, apart from the want of a free slot:
-- so many are merged or on their way that workers stay busy until `data_queue_size` batches wait for the consumer;
+- so many are merged or on their way that workers stay busy until `data_queue_size` batches wait for the consumer, or
+  fewer where that was not given and batches are large;
 - a worker has `max_buffer_size` parcels waiting to be merged, on top of the orders it has.
 Neither holds back the lowest unfinished ticket: it is ordered before all that could fill these queues, and a ticket
 that must be made again goes before any new one.
@@ -13,7 +14,6 @@ that must be made again goes before any new one.
 from __future__ import annotations
 
 import heapq
-from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
@@ -21,7 +21,8 @@ from time import perf_counter_ns
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 from swift_loader.errors import FailureReport
-from swift_loader.pool.ledger import Ledger
+from swift_loader.pool.charges import Charges
+from swift_loader.pool.ledger import Holder, Ledger
 from swift_loader.pool.line import Line
 from swift_loader.pool.merge import AsTheyCome, InOrder, Merge
 from swift_loader.pool.messages import Caution, Order, Parcel
@@ -35,12 +36,11 @@ if TYPE_CHECKING:
 
 #: Orders that one worker is given at a time: more would hand it a whole run of steps, which the others' must wait for.
 _BURST = 12
-#: A ticket at which so many times `max_attempts` workers have died is given up, whichever of its samples they were at,
-#: and whoever has killed them.
-_MOST_DEATHS = 4
 #: One worker runs ahead by no more memory than this, or two batches: each new slot costs what several batches cost, and
 #: while one worker makes a slot, the others would run ahead and make more of them.
 _AHEAD_NBYTES = 256 << 20
+#: However large batches are, so many are kept ready: one is handed out while another one waits.
+_LEAST_READY = 2
 #: With a good stock, the consumer sees to new orders once it has taken what a worker makes in so long: to wake a thread
 #: costs more than most quick batches do.
 _WORTH_ORDERING_NS = 1_000_000
@@ -94,10 +94,7 @@ class Dispatch:
         self._slot_words = slot_words
         self._merge: Merge[Delivery] = InOrder() if recipe.config.in_order else AsTheyCome()
         self._redo: list[Ticket] = []
-        self._deaths: dict[int, Counter[tuple[int | None, bool]]] = {}
-        """For each ticket, the samples at which workers died, and whether they were killed from outside."""
-        self._left_out: dict[int, FailureReport] = {}
-        """Samples that have killed too many, with ``on_error="skip"``; they are not tried again."""
+        self._charges = Charges(recipe.config)
         self._next = Ticket(1, 0, 0)
         self._steps = 0
         self._given: frozenset[int] = frozenset()
@@ -107,6 +104,8 @@ class Dispatch:
         self.ordered_count = 0
         """Orders that were not answered, of all workers."""
         self.largest_slot = 0
+        self._is_slow = False
+        """Batches take long, as far as the last one tells."""
         self._taken = 0
         """Deliveries since the consumer last saw to new orders."""
         self._begin_epoch(Position())
@@ -118,7 +117,7 @@ class Dispatch:
             for order in line.outstanding.values():
                 self._slot_words[order.slot] = 0
         self._redo.clear()
-        self._deaths.clear()
+        self._charges.clear()
         self._next = Ticket(self._next.seq, at.epoch, at.step)
         void = self._merge.restart(self._next.seq)
         self._begin_epoch(at)
@@ -144,7 +143,9 @@ class Dispatch:
     def filled(self, line: Line, parcel: Parcel, slot_nbytes: int, now_ns: int) -> list[Delivery]:
         """A parcel has come; gives back what may be delivered now."""
         order = self._answered(parcel.seq, line)
+        line.has_told = True
         line.took(parcel.fetch_ns + parcel.collate_ns + parcel.encode_ns)
+        self._is_slow = line.is_slow
         self._ledger.filled(order.slot, slot_nbytes)
         if slot_nbytes > self.largest_slot:
             self.largest_slot = slot_nbytes
@@ -152,7 +153,7 @@ class Dispatch:
         if not self._is_valid(order):
             self._ledger.thrown_away(order.slot)
             return []
-        self._deaths.pop(order.seq, None)
+        self._charges.dropped(order.seq)
         ticket = Ticket(order.seq, order.epoch, order.step)
         waited_ns = line.slot_waits.pop(order.seq, 0) if line.slot_waits else 0
         return self._merged(order.seq, Full(ticket, parcel, line, now_ns, waited_ns), line)
@@ -163,9 +164,10 @@ class Dispatch:
         line.slot_waits.pop(seq, None)
         valid = self._is_valid(order)
         self._ledger.given_back(order.slot)
+        line.has_told = line.has_told or report is not None
         if not valid or report is None:
             return []
-        self._deaths.pop(seq, None)
+        self._charges.dropped(seq)
         ticket = Ticket(order.seq, order.epoch, order.step)
         return self._merged(order.seq, Failed(ticket, report, line), line)
 
@@ -176,7 +178,7 @@ class Dispatch:
         for order in line.outstanding.values():
             if self._is_valid(order):
                 ticket = Ticket(order.seq, order.epoch, order.step)
-                if order is guilty and self._is_poison(ticket, death):
+                if order is guilty and self._charges.is_given_up(order.seq, death):
                     poison = ticket
                 else:
                     heapq.heappush(self._redo, ticket)
@@ -191,7 +193,7 @@ class Dispatch:
 
     def death_count(self, ticket: Ticket) -> int:
         """How many workers a ticket has killed."""
-        return self._deaths[ticket.seq].total()
+        return self._charges.count(ticket.seq)
 
     def failed(self, ticket: Ticket, report: FailureReport, line: Line) -> list[Delivery]:
         """The pool gives a ticket up."""
@@ -210,7 +212,7 @@ class Dispatch:
         With a good stock one worker begins when half of it is gone, and a second one where that does not keep up: all
         of them at once would each get a run of batches, and finish the first ones later than few would.
         """
-        is_well_stocked = self.ready_count > self._config.data_queue_size // 2
+        is_well_stocked = self.ready_count > self.ready_most // 2
         if is_well_stocked and self._taken * max(line.batch_ns for line in lines) < _WORTH_ORDERING_NS:
             return []
         self._taken = 0
@@ -232,6 +234,19 @@ class Dispatch:
             if missing <= 0 or (fed and self.ready_count):
                 break
         return fed
+
+    @property
+    def ready_most(self) -> int:
+        """How many merged batches are to wait for the consumer, beside those that workers have in hand.
+
+        Where the user has not said how many, all of these have so much memory together; slow ones half of it, since a
+        few milliseconds that somebody comes late are nothing to them.
+        """
+        config, nbytes = self._config, self.largest_slot
+        if config.ahead_nbytes is None or not nbytes:
+            return config.data_queue_size
+        fitting = config.ahead_nbytes // (2 * nbytes if self._is_slow else nbytes)
+        return min(config.data_queue_size, max(_LEAST_READY, fitting - config.worker_count))
 
     @property
     def next_seq(self) -> int:
@@ -260,7 +275,7 @@ class Dispatch:
             return None if self._redo[0].seq in line.outstanding else heapq.heappop(self._redo)
         if self._steps == 0 or self._is_enough(line, depth, len(lines)):
             return None
-        if len(line.outstanding) + line.unmerged < self._most_ahead(depth):
+        if len(line.outstanding) + line.unmerged < self._most_ahead(depth) and not self._is_full(line, lines):
             return self._next_ticket()
         return None if line.outstanding else self._stuck_behind(line, lines)
 
@@ -272,11 +287,28 @@ class Dispatch:
         if self.ready_count + self.ordered_count < self._most_on_their_way(depth, workers):
             return False
         # Where others have more orders than they should, since they were quick once, one that has none gets its own.
-        return bool(line.outstanding) or self.ready_count >= self._config.data_queue_size
+        return bool(line.outstanding) or self.ready_count >= self.ready_most
+
+    @property
+    def _is_short(self) -> bool:
+        """Whether batches are too large for as many as usual to be ready."""
+        return self.ready_most < self._config.data_queue_size
+
+    def _is_full(self, line: Line, lines: Sequence[Line]) -> bool:
+        """Whether all batches together take as much memory as they may, those that wait for an earlier one too."""
+        if not self._is_short:
+            return False
+        count = self.ready_count + self.ordered_count + sum(line.unmerged for line in lines)
+        # One is in use. While the next one is taken there are two of them for a moment: not worth a slot of its own.
+        if line.outstanding and self._ledger.held_by(Holder.BATCH) > 1:
+            count += 1
+        return count >= max(self.ready_most + len(lines), 2 * len(lines))
 
     def _most_on_their_way(self, depth: int, workers: int) -> int:
         """Channels are kept filled: ten batches of 50 us are gone before an idle worker has woken up."""
-        return max(self._config.data_queue_size + workers * max(1, depth - 1), workers * depth)
+        if self._is_short:
+            return self.ready_most + workers
+        return max(self.ready_most + workers * max(1, depth - 1), workers * depth)
 
     def _most_ahead(self, depth: int) -> int:
         """How many batches of one worker may be ordered or wait to be merged."""
@@ -324,7 +356,7 @@ class Dispatch:
             line.slot_waits[ticket.seq] = perf_counter_ns() - line.slotless_ns
             line.slotless_ns = 0
         self._slot_words[slot] = ticket.seq
-        if self._deaths or self._left_out:
+        if self._charges:
             self._caution(ticket, line)
         return order
 
@@ -337,36 +369,14 @@ class Dispatch:
         """Has the worker know which samples to leave out, and be careful with a ticket at which another one died."""
         if self._config.on_error != "skip":
             return
-        is_careful = ticket.seq in self._deaths
-        if is_careful or line.told_count < len(self._left_out):
-            news = dict(islice(self._left_out.items(), line.told_count, None))
+        is_careful, left_out = ticket.seq in self._charges, self._charges.left_out
+        if is_careful or line.told_count < len(left_out):
+            news = dict(islice(left_out.items(), line.told_count, None))
             line.cautions.append(Caution(ticket.seq if is_careful else 0, news))
-            line.told_count = len(self._left_out)
+            line.told_count = len(left_out)
 
     def _is_valid(self, order: Order) -> bool:
         return bool(self._slot_words[order.slot] == order.seq)
-
-    def _is_poison(self, ticket: Ticket, death: Death) -> bool:
-        """Counts a death; says whether the ticket is given up for it. A sample may be left out instead."""
-        skips, index, most = self._config.on_error == "skip", death.index, self._config.max_attempts
-        is_first = ticket.seq not in self._deaths
-        deaths = self._deaths.setdefault(ticket.seq, Counter())
-        if skips and is_first and (index is None or self._config.worker_threads > 1):
-            # Any of several samples may be guilty. From now on it is made with care: one sample after the other.
-            deaths[None, True] += 1
-            return False
-        deaths[index, death.is_from_outside] += 1
-        # A sample that kills does it each time. Whoever kills workers from outside hits another sample each time, or,
-        # where workers are killed faster than they start, again and again the first one.
-        is_held_against = deaths[index, False] >= most
-        if not is_held_against and deaths.total() < _MOST_DEATHS * most:
-            return False
-        if not skips or index is None or deaths[index, False] + deaths[index, True] < most:
-            return True
-        self._left_out[index] = death.poisoned(deaths[index, False] + deaths[index, True])
-        for key in ((index, False), (index, True)):
-            del deaths[key]
-        return False
 
     def _merged(self, seq: int, delivery: Delivery, line: Line) -> list[Delivery]:
         line.unmerged += 1

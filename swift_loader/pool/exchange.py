@@ -107,6 +107,11 @@ class Exchange:
         """Merged deliveries that the consumer has not taken."""
         return 0 if self._dispatch is None else self._dispatch.ready_count
 
+    @property
+    def ready_most(self) -> int:
+        """How many of them there should be."""
+        return self._config.data_queue_size if self._dispatch is None else self._dispatch.ready_most
+
     def is_entered(self) -> bool:
         """Whether this very thread is inside: then it was interrupted there, by a signal handler that asks."""
         return self._lock._is_owned()  # type: ignore[attr-defined, no-any-return] # as threading.Condition asks it

@@ -43,6 +43,8 @@ class Line:
     was_asked = False
     """The worker was asked where it stands, and what it wrote was not read yet."""
     last_stack = ""
+    has_told = False
+    """The worker has answered an order, with a batch or with what kept it from making one."""
     is_leaving = False
     """The worker has said that it leaves."""
     is_cut_off = False
@@ -103,7 +105,7 @@ class Line:
         self.cautions.clear()
         self.told_count = 0
         self.killed_for = self.last_stack = ""
-        self.is_leaving = self.is_cut_off = self.has_hung_up = self.was_asked = False
+        self.is_leaving = self.is_cut_off = self.has_hung_up = self.was_asked = self.has_told = False
         self._hung_up_s = 0.0
 
     def greet(self) -> None:
@@ -154,6 +156,11 @@ class Line:
     def is_slow(self) -> bool:
         """Whether its batches take so long that orders should not wait behind one."""
         return self.batch_ns > _QUEUED_NS / 2
+
+    @property
+    def has_finished_one(self) -> bool:
+        """Whether the worker has finished a sample in its life."""
+        return self.has_told or self.cell.is_past_a_sample
 
     @property
     def is_watched(self) -> bool:

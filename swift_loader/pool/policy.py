@@ -22,6 +22,8 @@ from enum import Enum
 MAX_BIRTHS = 3
 #: One that was killed by somebody else may do so more often where no other serves: a storm of kills passes.
 MAX_KILLED_BIRTHS = 12
+#: And this often where the kernel would have told if it had done that for want of memory, which does not pass.
+MAX_STORMY_BIRTHS = 10 * MAX_KILLED_BIRTHS
 #: Before the second and the third start of such a worker.
 DELAYS_S = (0.1, 0.4)
 #: A worker that the system has stopped, and that made no progress for so long, is replaced.
@@ -126,8 +128,14 @@ class Policy:
     _warned: bool = False
     _has_served: bool = False
 
-    def happened(self, event: Event, *, others_serve: bool = False) -> Instruction:
-        """What to do about it; ``others_serve`` if the work goes on without this line's worker."""
+    def happened(self, event: Event, *, others_serve: bool = False, is_storm: bool = False) -> Instruction:
+        """What to do about it.
+
+        Args:
+            event: What was seen.
+            others_serve: The work goes on without this line's worker.
+            is_storm: It was certainly not the kernel that has killed it.
+        """
         if (self.state, event) not in TABLE:
             raise PolicyError(f"{event.value!r}, of a worker that {self.state.value}")
         self.state, instruction = TABLE[self.state, event]
@@ -138,17 +146,18 @@ class Policy:
         elif event is Event.GREETED:
             self.births, self._failed_births, self._has_served = 0, 0, True
             self._begin_anew()
-        elif not self._has_served and self._is_last_birth(event, others_serve=others_serve):
+        elif not self._has_served and self._is_last_birth(event, others_serve=others_serve, is_storm=is_storm):
             self.state, instruction = State.GIVEN_UP, Instruction.GIVE_UP
         elif instruction is Instruction.KILL:
             self._lingers_s = 0.0
         return instruction
 
-    def _is_last_birth(self, event: Event, *, others_serve: bool) -> bool:
+    def _is_last_birth(self, event: Event, *, others_serve: bool, is_storm: bool) -> bool:
         if event in (Event.DIED, Event.LINGERS):
             self._failed_births += 1
             return self._failed_births >= MAX_BIRTHS
-        return event is Event.KILLED and self.births >= MAX_KILLED_BIRTHS and not others_serve
+        most = MAX_STORMY_BIRTHS if is_storm else MAX_KILLED_BIRTHS
+        return event is Event.KILLED and self.births >= most and not others_serve
 
     @property
     def delay_s(self) -> float:

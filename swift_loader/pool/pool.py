@@ -285,7 +285,8 @@ class Pool:
         line.read_stacks()
         death = death_of(line, status, self._oom)
         event = Event.KILLED if death.is_from_outside else Event.DIED
-        line.policy.happened(event, others_serve=any(other.greeted for other in self._lines if other is not line))
+        others_serve = any(other.greeted for other in self._lines if other is not line)
+        line.policy.happened(event, others_serve=others_serve, is_storm=death.is_early)
         line.disconnect()
         return self._succession(line, death)
 
@@ -349,8 +350,7 @@ class Pool:
         if hello.sample_count != self.sample_count:
             self.broke(other_length(line.name, hello.sample_count, self.sample_count))
             return
-        if hello.libraries:
-            self._launcher.will_need(hello.libraries)
+        self._launcher.will_need(hello.libraries)
         line.greet()
         self.heard(line.number, f"{line.name} has built its dataset, in process {hello.pid}")
 

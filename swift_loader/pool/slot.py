@@ -120,6 +120,6 @@ def _limits(number: int | None) -> str:
 
 
 def room_for(nbytes: int) -> int:
-    """``nbytes`` rounded up to whole pages, with up to an eighth of slack for the next, slightly larger batch."""
-    step = max(_PAGE, (1 << max(0, nbytes.bit_length() - 4)) // _PAGE * _PAGE)
+    """``nbytes`` rounded up to whole pages, with up to a thirtieth of slack for the next, slightly larger batch."""
+    step = max(_PAGE, (1 << max(0, nbytes.bit_length() - 6)) // _PAGE * _PAGE)
     return max(_PAGE, -(-nbytes // step) * step)

@@ -65,6 +65,11 @@ class View:
         """Batches that wait for the consumer."""
         return self._exchange.ready_count
 
+    @property
+    def ready_most(self) -> int:
+        """How many of them there should be."""
+        return self._exchange.ready_most
+
 
 def _shown(line: Line) -> WorkerShown:
     cell, process = line.cell, line.process

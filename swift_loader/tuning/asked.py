@@ -8,7 +8,7 @@ import os
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Protocol, TypedDict
 
-from swift_loader.config import LoaderConfig
+from swift_loader.config import LoaderConfig, whole_number
 from swift_loader.errors import ConfigError
 from swift_loader.pool.memory import free_nbytes
 from swift_loader.tuning import load
@@ -104,9 +104,10 @@ def _checked(name: str, value: object, *, least: float) -> float:
 def _most_workers(asked: object, cores: float) -> int:
     if asked is None:
         return int(min(_MOST, max(_LEAST_MOST, 4 * cores)))
-    if isinstance(asked, bool) or not isinstance(asked, int) or asked < 1:
+    number = whole_number(asked)
+    if number is None or number < 1:
         raise ConfigError(f"max_workers must be a whole number from 1 on, not {asked!r}")
-    return asked
+    return number
 
 
 def config_for(config: LoaderConfig, choice: Choice) -> LoaderConfig:
@@ -120,6 +121,7 @@ def config_for(config: LoaderConfig, choice: Choice) -> LoaderConfig:
         worker_count=choice.workers,
         worker_threads=choice.threads,
         data_queue_size=choice.data_queue,
+        ahead_nbytes=config.ahead_nbytes if choice.data_queue == config.data_queue_size else None,
         message_queue_size=choice.message_queue,
         max_buffer_size=_usual_buffer(choice.data_queue, choice.workers) if own == usual else own,
         benchmark=True,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import re
 
+import numpy as np
 import pytest
 
 from swift_loader import ConfigError, DataLoader, EpochPlan, LoaderClosed, SwiftLoader, SwiftLoaderError
@@ -209,6 +210,18 @@ def test_a_consumer_index_out_of_range_is_refused(index: int):
 def test_a_consumer_index_must_be_a_whole_number(index):
     with pytest.raises(ConfigError, match="consumer_index must be a whole number"):
         made(Numbers, nb_consumer=2).start(index)
+
+
+def test_whole_numbers_may_be_numpys():
+    one = np.int64(1)
+    with SwiftLoader(Numbers, {"count": 40}, np.uint8(4), 2 * one, 0 * one, shuffle=False, seed=one) as loader:
+        loader.start(one, "cpu")
+        loader.set_epoch(one)
+        loader.sampler.set_epoch(one)
+        assert flat(loader) == list(range(20, 40))
+        assert loader.state_dict()["epoch"] == 2
+    with DataLoader(Numbers, {"count": 8}, 4, one, max_queue_size=one, gpu_indices=[0 * one]) as loader:
+        assert flat(loader) == list(range(8))
 
 
 def test_a_consumer_index_that_was_refused_can_be_put_right():

@@ -10,7 +10,7 @@ import pytest
 
 from swift_loader import ConfigError
 from swift_loader.logs import LogSetting
-from tests.datasets import Noted, Numbers, Slow, calls
+from tests.datasets import Noted, Numbers, Pictures, Slow, calls
 from tests.loaders import made, started, stream
 from tests.watching import flat, settled, until
 
@@ -24,6 +24,14 @@ def test_data_queue_size_is_how_many_batches_are_kept_ready(size: int | None, le
         until(lambda: len(calls(tmp_path, "get")) > least, "a full queue")
         ready = settled(lambda: len(calls(tmp_path, "get"))) - 1
     assert ready <= least + 2  # and what the worker has in hand and in its channel
+
+
+def test_data_queue_size_that_is_not_given_keeps_large_batches_within_a_memory():
+    nbytes = 60 << 20  # two in the making, two that wait, and one that is in use; else there would be a dozen
+    with started(Pictures, {"count": 16, "nbytes": nbytes}, batch_size=1, shuffle=False) as loader:
+        assert [int(labels[0]) for _, labels in loader] == list(range(16))
+        settled(lambda: loader.statistics()["slots_full"])
+        assert 3 * nbytes < loader.statistics()["slot_bytes"] < 6.3 * nbytes
 
 
 def stuck_behind_a_gate(folder: Path, at_least: int = 0, **settings) -> tuple[int, int]:

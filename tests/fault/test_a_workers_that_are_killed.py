@@ -16,10 +16,12 @@ from typing import Any
 import pytest
 
 from swift_loader import DataError, PoisonedTicket, SwiftLoader
+from swift_loader.testing import nemesis as faults
 from tests.datasets import Deadly, Random
+from tests.deadly_datasets import SlowAtFirst
 from tests.fault.soaked import Soak
 from tests.loaders import started, stream
-from tests.watching import plain, until, workers
+from tests.watching import flat, plain, until, workers
 
 COUNT, BATCH = 200, 4
 #: Without workers samples draw from this process's own generators, which two storms at the same time share.
@@ -104,6 +106,14 @@ def test_a2_a_storm_of_kills_loses_nothing_and_doubles_nothing():
 def test_a2_a_storm_among_workers_that_are_spawned():
     # They take 0.1 s to start. Killed more often than that, they would be killed at the same first sample each time.
     storm(seed=1, kills=15, every_s=(0.3, 0.5), start_method="spawn")
+
+
+def test_a2_a_storm_that_nobody_lives_through_his_first_sample_in_makes_no_batch_poison():
+    kwargs = {"count": 96, "seconds": 0.3}
+    with started(SlowAtFirst, kwargs, worker_per_consumer=3, shuffle=False, validate=False) as loader:
+        with faults.Nemesis(loader, every_s=(0.03, 0.03), seed=1) as nemesis:
+            until(lambda: nemesis.strikes >= 60, "60 kills")
+        assert flat(loader) == list(range(96))
 
 
 @pytest.mark.soak

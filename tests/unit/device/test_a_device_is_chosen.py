@@ -2,6 +2,7 @@
 
 import types
 
+import numpy as np
 import pytest
 import torch
 
@@ -43,6 +44,12 @@ def chosen(device, to_device=None):
 @pytest.mark.parametrize("to_device", [None, print])
 def test_the_host_needs_no_copies(device, to_device):
     assert chosen(device, to_device) is HostStage
+
+
+@pytest.mark.parametrize("device", [0, np.int64(0)])
+def test_a_number_without_cuda_is_told_what_it_means(device):
+    with pytest.raises(ConfigError, match=r"device 0 means cuda:0, and no CUDA is here.*Here is only device=\"cpu\""):
+        stage_for(device, None, None, 1)
 
 
 def test_shapes_alone_are_moved_plainly():

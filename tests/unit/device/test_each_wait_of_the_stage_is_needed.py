@@ -35,6 +35,7 @@ def batches(world, count=6, *, ahead=1, own_stream=None):
             del one
             world.use(seq, batch)
         del batch
+    begun.clear()
     for stream in (own_stream, world.driver.default, world.stage._stream):
         if stream is not None:
             world.driver.reach(stream, stream.given)

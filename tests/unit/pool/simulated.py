@@ -53,7 +53,8 @@ class Worker:
 class World:
     """One consumer, its workers, its slots."""
 
-    def __init__(self, counts, slots=8, **settings):
+    def __init__(self, counts, slots=8, slot_nbytes=10, **settings):
+        self.slot_nbytes = slot_nbytes
         self.recipe = recipe(**settings)
         self.config = self.recipe.config
         self.plan = Steps(counts)
@@ -120,7 +121,7 @@ class World:
             if self.slots.get(order.slot) is not mapped:
                 self._replace(order.slot, mapped, line)
             parcel = Parcel(order.seq, order.slot, 0, 1, ns, 0, 0, 0, 10, 0, -1)
-            self.ready += self.dispatch.filled(line, parcel, 10, 0)
+            self.ready += self.dispatch.filled(line, parcel, self.slot_nbytes, 0)
         else:
             report = REPORT if how == "failure" else None
             self.ready += self.dispatch.answered_empty(line, order.seq, report)

@@ -59,6 +59,21 @@ def test_a_sigkill_is_from_outside_unless_it_was_ours_or_the_kernels(line, tmp_p
     assert lingering(line).is_from_outside
 
 
+def test_a_kill_is_early_until_the_worker_has_finished_a_sample(line, tmp_path):
+    (tmp_path / "memory.events").write_text("oom_kill 1\n")
+    kills = [tmp_path]
+    line.cell.at(0, 13)
+    assert _death(line, -signal.SIGKILL, kills).is_early
+    assert not _death(line, -signal.SIGSEGV, kills).is_early
+    assert not _death(line, -signal.SIGKILL).is_early  # it may have been the kernel, short of memory
+    line.cell.at(1, 14)
+    assert not _death(line, -signal.SIGKILL, kills).is_early
+    line.cell.enter(FETCHES, 6)
+    assert _death(line, -signal.SIGKILL, kills).is_early
+    line.has_told = True
+    assert not _death(line, -signal.SIGKILL, kills).is_early
+
+
 def test_one_that_said_it_leaves_is_expected_to_end_even_if_it_hangs_then(line):
     assert not _death(line, 0).is_expected
     line.is_leaving = True

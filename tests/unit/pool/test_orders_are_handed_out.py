@@ -63,6 +63,75 @@ def test_batches_that_are_ready_hold_new_tickets_back_until_one_is_taken():
     assert worker.line.outstanding
 
 
+LARGE = 40 << 20  # six of them make 256 MB
+VERY_LARGE = 300 << 20
+QUICK_NS = 5_000_000
+
+
+@pytest.mark.parametrize(
+    ("nbytes", "ns", "workers", "most"),
+    [
+        (LARGE, QUICK_NS, 2, 6),
+        (LARGE, SLOW_NS, 2, 4),  # of slow ones half as many, but two for each
+        (LARGE, QUICK_NS, 8, 10),
+        (VERY_LARGE, QUICK_NS, 1, 3),
+        (VERY_LARGE, QUICK_NS, 4, 6),
+        (10, SLOW_NS, 2, 12),
+    ],
+)
+def test_a_stock_that_nobody_has_asked_for_has_so_much_memory(nbytes, ns, workers, most):
+    world = _world(*workers * [None], slot_nbytes=nbytes)
+    for _ in range(30):
+        for worker in world.workers:
+            world.feed(worker)
+            world.begin(worker)
+            world.finish(worker, ns=ns)
+            world.read(worker)
+    assert world.dispatch.ready_most == most - workers
+    assert len(world.ready) == most
+    assert world.ledger.held_by(Holder.POOL) == most
+    assert world.ledger.busy_count == most
+
+
+def test_a_stock_that_was_asked_for_is_kept_however_large_batches_are():
+    world = _world(SLOW_NS, SLOW_NS, slot_nbytes=VERY_LARGE, data_queue_size=10)
+    world.settle()
+    assert len(world.ready) == 12
+
+
+def test_large_batches_that_wait_for_an_earlier_one_count_too():
+    world = _world(None, None, slot_nbytes=LARGE)
+    late, other = world.workers
+    world.feed(late)
+    world.begin(late)
+    for _ in range(10):
+        world.feed(other)
+        world.begin(other)
+        world.finish(other, ns=QUICK_NS)
+        world.read(other)
+    assert other.line.unmerged + world.dispatch.ordered_count == 6
+    assert world.ledger.busy_count == 6
+    while world.ready or late.inbox:
+        world.finish(late, ns=QUICK_NS)
+        world.read(late)
+        world.begin(late)
+        world.take(views=0)
+    assert tickets(world.handed)[:6] == [(0, step) for step in range(6)]
+
+
+def test_large_batches_that_the_user_keeps_hold_nobody_back():
+    world = _world(QUICK_NS, QUICK_NS, slot_nbytes=LARGE)
+    for step in range(30):
+        while not world.ready:
+            for worker in world.workers:
+                world.feed(worker)
+                world.begin(worker)
+                world.finish(worker, ns=QUICK_NS)
+                world.read(worker)
+        assert world.take().ticket.step == step
+    assert world.ledger.held_by(Holder.BATCH) == 30
+
+
 def _to_feed(world):
     """After each batch that is taken while any is ready: how many are ready then, and who is to be given orders."""
     while world.ready:

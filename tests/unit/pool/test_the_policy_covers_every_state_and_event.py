@@ -68,6 +68,15 @@ def test_one_that_others_kill_while_it_starts_is_started_more_often_and_not_for_
     assert said == [N] * (MAX_KILLED_BIRTHS - 1) + [Instruction.GIVE_UP]
 
 
+def test_one_that_a_storm_kills_while_it_starts_is_started_for_ten_times_as_long():
+    policy = Policy(10, 5)
+    said = []
+    for _ in range(10 * MAX_KILLED_BIRTHS):
+        policy.happened(Event.LAUNCHED)
+        said.append(policy.happened(Event.KILLED, is_storm=True))
+    assert said == [N] * (10 * MAX_KILLED_BIRTHS - 1) + [Instruction.GIVE_UP]
+
+
 def test_while_another_serves_no_number_of_births_that_others_end_is_too_large_but_each_is_waited_for():
     policy = Policy(10, 5)
     for _ in range(10 * MAX_KILLED_BIRTHS):
