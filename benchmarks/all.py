@@ -26,6 +26,7 @@ MODULES = (
     "decoding",
     "epoch_gap",
     "first_batch",
+    "script_start",
     "consumer_cpu",
     "worker_memory",
     "memory",
