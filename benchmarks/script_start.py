@@ -1,7 +1,7 @@
 """From the script to the first batch: seconds from constructing the loader in a script to the first batch in hand.
 
-Measures: real scripts, each in an interpreter of its own, whose dataset class stands in the script beside `import torch`
-at its top: the first loader, and the third one of the same process; where no copy of the script may be made (a thread
+Measures: real scripts, each in an interpreter of its own, whose dataset class stands in the script, with `import torch`
+at the top: the first loader, and the third one of the same process; where no copy of the script may be made (a thread
 runs): at once, a second after the loader was constructed, and the third one; a class that imports torch only in
 `__getitem__`, 8 and 16 workers; two ranks over gloo with one worker each. Beside it torch's DataLoader as it is (fork).
 
