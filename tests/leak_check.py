@@ -68,7 +68,7 @@ class Residue:
         """One line for each thing that is here and was not there ``before``."""
         names = {thread.ident: thread.name for thread in threading.enumerate()}
         own = _descriptors_of_multiprocessing() | _descriptors_of_servers()
-        servers = {server.pid for server in shared._servers.values()}
+        servers = shared.pids
         processes = sorted(self.processes - before.processes)
         return [
             *(f"process {_described(pid)}" for pid, _ in processes if pid not in servers),
@@ -218,11 +218,7 @@ def _descriptors() -> frozenset[tuple[int, str]]:
 
 def _descriptors_of_servers() -> set[int]:
     """Of the servers that all loaders of this process share, and that live as long as it does."""
-    return {
-        fd
-        for server in shared._servers.values()
-        for fd in (server._pidfd, server._channel.fileno(), server._lifeline.alive, server._lifeline._write_end)
-    }
+    return shared.fds
 
 
 def _descriptors_of_multiprocessing() -> set[int | None]:

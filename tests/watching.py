@@ -58,7 +58,7 @@ def settled(value: Callable[[], Any], for_s: float = 0.3) -> Any:
 
 def descendants(pid: int | None = None) -> list[psutil.Process]:
     """All living processes below ``pid``; below this process by default, without the server that its loaders share."""
-    found, servers = [], set() if pid else {server.pid for server in shared._servers.values()}
+    found, servers = [], set() if pid else shared.pids
     for process in psutil.Process(pid or os.getpid()).children(recursive=True):
         try:
             if process.status() != psutil.STATUS_ZOMBIE and process.pid not in servers:

@@ -39,8 +39,8 @@ _THREAD_OF_TQDM = "tqdm_monitor"
 
 def harm(*, holds_dataset: bool = False) -> str | None:
     """Why a copy of this process could do harm now; None where it would not."""
-    if sys.platform != "linux":
-        return "this is not Linux"
+    if not Path("/proc/self/fd").is_dir():
+        return "there is no /proc to look at"
     looks: list[Callable[[], str | None]] = [accelerator_in_use, _library_against_it, _process_group, _any_threads]
     if not holds_dataset:
         looks.append(_much_memory)

@@ -34,6 +34,11 @@ class Lifeline:
             self.alive, self._write_end = os.pipe2(os.O_CLOEXEC)
             _lifelines.add(self)
 
+    @property
+    def fds(self) -> set[int]:
+        """Both ends."""
+        return {self.alive, self._write_end}
+
     def cut(self) -> None:
         """Kills what is left of the child's group; may be called twice."""
         with _no_fork:

@@ -169,6 +169,16 @@ class Shared:
         for server in servers:
             server.end()
 
+    @property
+    def fds(self) -> set[int]:
+        """What this process holds for them, for as long as it lives."""
+        return {fd for server in list(self._servers.values()) for fd in server.fds}
+
+    @property
+    def pids(self) -> set[int]:
+        """Their processes."""
+        return {server.pid for server in list(self._servers.values())}
+
     def leave_to_the_parent(self) -> None:
         """In a forked child of the trainer."""
         for server in self._servers.values():

@@ -110,6 +110,11 @@ class Server:
         self.ask(zygote.PREPARE, heritage, payload_fds, is_closing)
 
     @property
+    def fds(self) -> set[int]:
+        """What this process holds for it."""
+        return {self._pidfd, self._channel.fileno(), *self._lifeline.fds}
+
+    @property
     def is_gone(self) -> bool:
         """Whether the process has ended."""
         return is_readable(self._pidfd, 0.0)

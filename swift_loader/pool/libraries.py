@@ -9,17 +9,25 @@ from __future__ import annotations
 
 import os
 import sys
-import sysconfig
+from pathlib import Path
 from types import ModuleType
 
-_HOMES = tuple({sysconfig.get_path(name) + os.sep for name in ("stdlib", "platstdlib", "purelib", "platlib")})
+import numpy as np
+
+#: Of Python's own modules, and of installed ones.
+_HOMES = (str(Path(os.__file__).parent) + os.sep, str(Path(np.__file__).parent.parent) + os.sep)
 
 
 def libraries_since(known: frozenset[str]) -> list[str]:
     """The names of modules that were loaded since only those were."""
-    return [name for name, module in list(sys.modules.items()) if name not in known and _is_of_a_library(module)]
+    return [name for name, module in list(sys.modules.items()) if name not in known and _comes_from_a_library(module)]
 
 
-def _is_of_a_library(module: ModuleType) -> bool:
+def is_of_a_library(path: str) -> bool:
+    """Whether that file is."""
+    return path.startswith(_HOMES)
+
+
+def _comes_from_a_library(module: ModuleType) -> bool:
     origin = getattr(getattr(module, "__spec__", None), "origin", None)
-    return isinstance(origin, str) and origin.startswith(_HOMES)
+    return isinstance(origin, str) and is_of_a_library(origin)

@@ -9,7 +9,6 @@ from __future__ import annotations
 import contextlib
 import functools
 import sys
-import sysconfig
 from collections import deque
 from collections.abc import Iterator, Mapping
 from itertools import islice
@@ -17,6 +16,8 @@ from types import BuiltinFunctionType, CodeType, FunctionType, MemberDescriptorT
 from typing import Any
 
 import numpy as np
+
+from swift_loader.pool.libraries import is_of_a_library
 
 #: So many objects are looked at, in some ten milliseconds. Few datasets hold so many.
 _MOST = 20_000
@@ -27,7 +28,6 @@ _ATOMS = frozenset({
     set, frozenset, range, slice, property,
 })  # fmt: skip
 _METHODS = (MethodType, BuiltinFunctionType, staticmethod, classmethod)
-_LIBRARIES = tuple({sysconfig.get_path(name) for name in ("stdlib", "platstdlib", "purelib", "platlib")})
 
 _Parts = Iterator[tuple[str, Any]]
 
@@ -117,4 +117,4 @@ def _home(value: Any) -> str:
 
 def _is_library(home: str) -> bool:
     path = getattr(sys.modules.get(home), "__file__", None)
-    return home == "builtins" or (path is not None and path.startswith(_LIBRARIES))
+    return home == "builtins" or (path is not None and is_of_a_library(path))

@@ -96,7 +96,7 @@ def cycle(number: int, chance: random.Random) -> None:
 
 def children() -> list[str]:
     """But for the server that all loaders of the process share."""
-    me, servers = os.getpid(), {str(server.pid) for server in shared._servers.values()}
+    me, servers = os.getpid(), set(map(str, shared.pids))
     return [pid for pid in Path(f"/proc/{me}/task/{me}/children").read_text().split() if pid not in servers]
 
 

@@ -4,6 +4,7 @@ names the sample; never a mix with old bytes.
 
 from __future__ import annotations
 
+import functools
 import random
 import re
 from collections.abc import Iterator
@@ -65,9 +66,13 @@ def _column(leaves: list[Any]) -> Any:
     if isinstance(leaves[0], int) and not isinstance(leaves[0], bool) and any(type(leaf) is float for leaf in leaves):
         raise ArithmeticError  # ints and floats: looked at by hand
     tensors = [torch.as_tensor(_native(leaf)) for leaf in leaves]
-    if len({(tensor.dtype, tuple(tensor.shape)) for tensor in tensors}) > 1:
+    if len({tuple(tensor.shape) for tensor in tensors}) > 1:
         raise ValueError
-    return torch.stack(tensors)
+    dtype = functools.reduce(torch.promote_types, [tensor.dtype for tensor in tensors])
+    promoted = [tensor.to(dtype) for tensor in tensors]
+    if any((one.double() != other.double()).any() for one, other in zip(promoted, tensors, strict=True)):
+        raise ValueError  # an integer that the floats cannot hold
+    return torch.stack(promoted)
 
 
 def _native(leaf: Any) -> Any:

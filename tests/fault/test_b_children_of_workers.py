@@ -71,7 +71,7 @@ def test_b16_a_loader_within_a_worker_works_and_goes_with_it(method: str):
         inner = until(lambda: [one for one in workers() if len(workers()) == 3])
         outer = next(one for one in inner if one.children())
         family = [outer, *outer.children(recursive=True)]
-        assert len(family) == 4  # with the inner loader's fork server
+        assert len(family) >= 4  # with what the inner loader's workers are forked from
         outer.kill()
         until(lambda: not [one for one in family if not is_gone(one)])
         assert len(flat(iterator)) == 24  # made by the next worker, whose loader begins anew

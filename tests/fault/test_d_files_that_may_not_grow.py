@@ -16,7 +16,7 @@ from tests.datasets import Pictures
 
 limit, given = map(int, sys.argv[1:])
 resource.setrlimit(resource.RLIMIT_FSIZE, (limit, resource.getrlimit(resource.RLIMIT_FSIZE)[1]))
-settings = {"batch_size": 4, "nb_consumer": 1, "worker_per_consumer": 1}
+settings = {"batch_size": 4, "nb_consumer": 1, "worker_per_consumer": 1, "start_method": "forkserver"}
 rows = np.zeros((8, 20_000))
 with SwiftLoader.from_dataset(rows, **settings) if given else SwiftLoader(Pictures, {}, **settings) as loader:
     try:

@@ -121,8 +121,8 @@ from tests.watching import descendants, until
 with started(Pictures, {"count": 160}, start_method=sys.argv[1], benchmark_file="lines") as loader:
     batches = iter(loader)
     next(batches)
-    until(lambda: len(descendants()) >= 3 - (sys.argv[1] == "spawn"))
-    print(json.dumps([os.getpid(), *(process.pid for process in descendants())]), flush=True)
+    until(lambda: len(descendants(os.getpid())) >= 3 - (sys.argv[1] == "spawn"))
+    print(json.dumps([os.getpid(), *(process.pid for process in descendants(os.getpid()))]), flush=True)
     sys.stdin.readline()
     print(1 + sum(1 for _ in batches))
 '''

@@ -324,7 +324,8 @@ for strategy in ("file_system", "file_descriptor"):
     torch.multiprocessing.set_sharing_strategy(strategy)
     epochs.append(torch.zeros(1, dtype=torch.int64).share_memory_())
 tensor = torch.arange(100.0).repeat_interleave(COUNT).view(100, -1)
-with SwiftLoader.from_dataset(Tokens("data.bin", tensor, epochs), 8, 1, 1, shuffle=False) as loader:
+sent = {"start_method": "forkserver"}
+with SwiftLoader.from_dataset(Tokens("data.bin", tensor, epochs), 8, 1, 1, shuffle=False, **sent) as loader:
     loader.start(0)
     for passed in range(2):
         (first, second), tokens, numbers, private, is_mapped = next(iter(loader))
@@ -336,7 +337,7 @@ class Holds(Tokens):
     def __init__(self, **held): self.parts = [held]
 for held in (torch.multiprocessing.Value("i"), (i for i in range(3))):
     try:
-        SwiftLoader.from_dataset(Holds(held=held), 4, 1, 1).start(0)
+        SwiftLoader.from_dataset(Holds(held=held), 4, 1, 1, **sent).start(0)
     except ConfigError as error:
         print(str(error).partition("Give")[0])
 """

@@ -129,7 +129,7 @@ def test_ranks_of_one_consumer_get_the_same_stream_random_numbers_included(tmp_p
     for number, (consumers, _) in enumerate(TENSOR_PARALLEL):
         check_that_streams_are_shared(consumers, [rank[number] for rank in told])
     errors = [rank[-1] for rank in told]
-    assert all("the world has 4" in error and "give seed=" in error for error in errors)
+    assert all("the world has 4" in error and "Give seed=" in error for error in errors)
 
 
 def test_two_ranks_of_one_consumer_agree_on_a_seed_and_get_the_same_stream(tmp_path):

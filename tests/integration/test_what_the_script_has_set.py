@@ -54,7 +54,11 @@ EXPECTED = {
 }
 
 
-@pytest.mark.parametrize("way", [{}, {"share_dataset": True}, {"start_method": "spawn"}])
+@pytest.mark.usefixtures("own_server")  # else it may have loaded torch for another loader
+@pytest.mark.parametrize(
+    "way",
+    [{"start_method": "forkserver"}, {"start_method": "forkserver", "share_dataset": True}, {"start_method": "spawn"}],
+)
 def test_it_holds_in_workers_however_they_are_started(way: dict, script: Path):
     (batch,) = stream(Told, batch_size=2, worker_per_consumer=1, shuffle=False, **way)
     expected = {**EXPECTED, "secret": digest_of_the_secret()}
