@@ -29,10 +29,17 @@ def engine_for(recipe: Recipe) -> Engine:
 
 
 def begin_early(config: LoaderConfig, dataset_class: Any) -> None:
-    """A loader was constructed and will be started soon: what takes time begins, and nothing is waited for."""
+    """A loader was constructed and will be started soon: what takes time begins, and nothing is waited for.
+
+    Where there is an accelerator the script will have begun to use it by then, so that no copy of it can be made.
+    """
     if config.worker_count == 0 or sys.platform != "linux" or config.start_method not in ("auto", "forkserver"):
         return
+    from swift_loader.engines import copied  # noqa: PLC0415
     from swift_loader.engines.nursery import shared  # noqa: PLC0415
+    from swift_loader.pool import guard  # noqa: PLC0415
     from swift_loader.pool.preload import modules_of_class  # noqa: PLC0415
 
-    shared.begin(modules_of_class(dataset_class), may_be_copy=config.start_method == "auto")
+    if config.start_method == "forkserver" or copied.has_accelerator() or copied.harm() is not None:
+        guard.have_standard_streams()
+        shared.begin(modules_of_class(dataset_class))

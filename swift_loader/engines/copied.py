@@ -7,6 +7,7 @@ shared until somebody writes to it. It is made in milliseconds, where `harm` fin
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import os
 import re
 import signal
@@ -28,8 +29,8 @@ _MUCH_NBYTES = 1 << 30
 _MUCH_SHARE = 1 / 8
 #: Libraries that say themselves, or whose users do, that a process which has loaded them is not to be forked.
 _AGAINST_FORKING = ("jax", "tensorflow", "ray", "mpi4py.MPI", "torch_xla")
-_ACCELERATOR = re.compile(r"/dev/(nvidia|kfd|dri/renderD|accel|davinci|hl\d|neuron)")
-_ACCELERATORS = ("/dev/nvidiactl", "/dev/kfd", "/dev/accel", "/dev/davinci_manager", "/dev/neuron0")
+_ACCELERATOR = re.compile(r"/dev/(nvidia|kfd|dxg|dri/renderD|accel|davinci|hl\d|neuron)")
+_ACCELERATORS = ("/dev/nvidiactl", "/dev/kfd", "/dev/dxg", "/dev/accel", "/dev/davinci_manager", "/dev/neuron0")
 _HARMLESS_BACKENDS = {"gloo", "fake"}
 #: torch's own native threads: after the fork they are not there, and workers need none.
 _THREADS_OF_TORCH = ("pt_", "gloo_")
@@ -114,6 +115,23 @@ def _any_threads() -> str | None:
     return others_told([*other_threads(), *nameless, *_strange_native_threads(set(known.values()))])
 
 
+def have_ones_own() -> None:
+    """In a worker, first of all: a place of its own in each file that is only read, connections of its own to managers.
+
+    Those that share them read what another one has looked for.
+    """
+    for fd in _opened():
+        with contextlib.suppress(OSError):
+            if stat.S_ISREG(os.fstat(fd).st_mode) and fcntl.fcntl(fd, fcntl.F_GETFL) & os.O_ACCMODE == os.O_RDONLY:
+                mine = os.open(f"/proc/self/fd/{fd}", os.O_RDONLY | os.O_CLOEXEC)
+                os.lseek(mine, os.lseek(fd, 0, os.SEEK_CUR), os.SEEK_SET)
+                os.dup2(mine, fd, inheritable=os.get_inheritable(fd))
+                os.close(mine)
+    util: Any = sys.modules.get("multiprocessing.util")
+    if util is not None:
+        util._run_after_forkers()  # as in its own processes
+
+
 def _library_against_it() -> str | None:
     return next((f"{name} is loaded" for name in _AGAINST_FORKING if name in sys.modules), None)
 
@@ -129,9 +147,12 @@ def _process_group() -> str | None:
 
 
 def _much_memory() -> str | None:
-    """Memory files and libraries do not count: they are shared whoever lets go of them."""
+    """Libraries and mapped files do not count: they cost nothing once more. Slots of other loaders do."""
     text = Path("/proc/self/status").read_text(encoding="ascii", errors="replace")
-    held = int(text.partition("RssAnon:")[2].split(maxsplit=1)[0]) * 1024
+    told = dict(line.split(":", 1) for line in text.splitlines() if line.startswith("Rss"))
+    if "RssAnon" not in told:
+        return "this system does not tell how much memory a process has of its own"
+    held = sum(int(told.get(kind, "0").split()[0]) for kind in ("RssAnon", "RssShmem")) * 1024
     if held <= min(_MUCH_NBYTES, int(free_nbytes() * _MUCH_SHARE)):
         return None
     return f"this process holds {held / (1 << 20):,.0f} MB, which a copy of it would keep"
@@ -165,10 +186,13 @@ def _drop_connections(keep: set[int]) -> None:
     """
     ours, theirs = socket.socketpair()
     theirs.close()
+    usual = socket.getdefaulttimeout()
+    socket.setdefaulttimeout(None)  # else those that are looked at would not block any more, in the trainer neither
     with ours:
-        for fd in _opened().keys() - keep - {ours.fileno()}:
+        for fd in _opened().keys() - keep - {1, 2, ours.fileno()}:
             if _is_connection(fd):
                 os.dup2(ours.fileno(), fd, inheritable=False)
+    socket.setdefaulttimeout(usual)
 
 
 def _is_connection(fd: int) -> bool:

@@ -17,7 +17,7 @@ from collections.abc import Sequence
 from swift_loader.config import StartMethod
 from swift_loader.engines import copied
 from swift_loader.engines.lifeline import Ends, Lifeline, ends, is_readable
-from swift_loader.engines.nursery import Copies, Nursery, Prepared, shared
+from swift_loader.engines.nursery import Copies, Needs, Nursery, Prepared, shared
 from swift_loader.engines.procfs import is_stopped, status_told
 from swift_loader.engines.server import Server, ServerGone, interpreter, pidfd_of, status_of
 from swift_loader.errors import ConfigError, LoaderClosed
@@ -43,7 +43,7 @@ class LocalEngine:
         self._recipe = recipe.for_worker()
         self._start_method = start_method
         self._payload_fd = -1
-        self._modules: Sequence[str] = ()
+        self._needs = Needs()
         self._nursery: Nursery | None = None
         """What forks workers for this loader alone."""
         self._is_closed = False
@@ -72,15 +72,13 @@ class LocalEngine:
             self._nursery = Copies(self._recipe, self._is_closing)
             return
         if self._start_method != "spawn":
-            shared.begin((), may_be_copy=self._start_method == "auto")
+            shared.begin(())
         packed = _packed(self._recipe)
         self._payload_fd = packed.fd
-        self._modules = modules_to_preload(packed)
+        self._needs.modules = modules_to_preload(packed)
         if config.share_dataset:
             with self._lock:
-                self._nursery = Prepared(
-                    self._payload_fd, self._modules, self._is_closing, may_be_copy=self._start_method == "auto"
-                )
+                self._nursery = Prepared(self._payload_fd, self._needs, self._is_closing)
 
     def _may_be_copied(self) -> bool:
         return copied.harm(holds_dataset=self._recipe.dataset is not None) is None
@@ -120,7 +118,7 @@ class LocalEngine:
         if self._nursery is not None and libraries:
             self._nursery.will_need(libraries)
         elif libraries:
-            self._modules = [*self._modules, *libraries]
+            self._needs.modules = [*self._needs.modules, *libraries]
 
     def abandon(self) -> None:
         """See `Engine`."""
@@ -153,8 +151,7 @@ class LocalEngine:
     def _forked(self, name: str, made: Ends) -> tuple[int, int, Server]:
         if self._nursery is not None:
             return self._nursery.fork(name, made.fds)
-        may_be_copy = self._start_method == "auto"
-        return shared.fork(name, made.fds, self._modules, self._is_closing, may_be_copy=may_be_copy)
+        return shared.fork(name, made.fds, self._needs, self._is_closing)
 
 
 class _Child:
@@ -167,8 +164,12 @@ class _Child:
 
     def kill(self) -> None:
         """See `Process`."""
-        with contextlib.suppress(ProcessLookupError):
+        try:
             signal.pidfd_send_signal(self.sentinel, signal.SIGKILL)
+        except ProcessLookupError:
+            pass
+        except PermissionError:  # the trainer has given up rights since; the lifeline needs none
+            self._lifeline.cut()
 
     def cut(self) -> None:
         """See `Process`."""
@@ -176,7 +177,7 @@ class _Child:
 
     def ask(self) -> None:
         """See `Process`."""
-        with contextlib.suppress(ProcessLookupError):
+        with contextlib.suppress(ProcessLookupError, PermissionError):
             signal.pidfd_send_signal(self.sentinel, ASK)
 
     def is_stopped(self) -> bool:
@@ -190,7 +191,7 @@ class _Child:
 
 
 class _Forked(_Child):
-    """A child of the fork server, which keeps its number until it is told that its end is known."""
+    """A child of what workers are forked from, which keeps its number until it is told that its end is known."""
 
     def __init__(self, pid: int, sentinel: int, lifeline: Lifeline, server: Server) -> None:
         super().__init__(pid, sentinel, lifeline)

@@ -1,7 +1,7 @@
 """Where workers are forked from. A nursery outlives the processes that do it: one that dies is replaced.
 
 Copies      copies of the trainer, with the recipe and its dataset: one at work, and its twin, should that one die
-Shared      a server for all loaders of this process, which begins in the background when the first is constructed
+Shared      a lean interpreter for all loaders of this process, which begins in the background before it is needed
 Prepared    a branch of that one, which has built the dataset of one loader
 """
 
@@ -13,10 +13,10 @@ import os
 import sys
 import threading
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
 from typing import Protocol, TypeVar
 
-from swift_loader.engines import copied
-from swift_loader.engines.server import IsClosing, Server, ServerGone, ServerSpoiled
+from swift_loader.engines.server import IsClosing, Server, ServerGone
 from swift_loader.errors import LoaderClosed, SwiftLoaderError, WorkerStartFailed
 from swift_loader.pool import faultpoints
 from swift_loader.pool.heritage import Heritage
@@ -26,6 +26,17 @@ from swift_loader.pool.recipe import Recipe
 _T = TypeVar("_T")
 #: A server that somebody else asks at the moment is waited for in pieces of this length.
 _LOOK_S = 0.25
+#: Known to begin no threads where arithmetic has one: loaded as a server begins.
+_HARMLESS = ("cloudpickle", "torch")
+
+
+@dataclass(slots=True)
+class Needs:
+    """What workers of a loader had better be born with."""
+
+    modules: list[str] = field(default_factory=list)
+    heritage: Heritage = field(default_factory=Heritage.of_trainer)
+    """As the modules are to find it."""
 
 
 class Nursery(Protocol):
@@ -77,7 +88,7 @@ class Copies:
                 self._have_twin(server)
                 to_load, self._to_load = self._to_load, ()
                 if to_load:
-                    server.load(to_load, self._is_closing)
+                    server.load(to_load, None, self._is_closing)
                 return *server.fork(name, fds, self._is_closing), server
             except ServerGone:
                 server.end()
@@ -94,7 +105,7 @@ class Copies:
             self._twin = None
         if self._twin is None:
             server.is_unique = True
-            with contextlib.suppress(WorkerStartFailed):  # the system refuses it: then without
+            with contextlib.suppress(WorkerStartFailed):  # refused by the system: then without; or the server is gone
                 self._twin = server.branch(self._is_closing)
         server.is_unique = self._twin is None
 
@@ -111,98 +122,91 @@ class Copies:
 
 
 class Shared:
-    """Servers that all loaders of this process share, for as long as it lives. What they lack, workers are sent."""
+    """A lean interpreter that all loaders of this process share, for as long as it lives. The rest is sent."""
 
     def __init__(self) -> None:
         self._forget()
 
     def _forget(self) -> None:
         self._lock = threading.RLock()  # a signal handler may come while this thread asks
-        self._servers: dict[bool, Server] = {}
-        """By whether it is a copy of the trainer. That of loaders which ask for a fork server is none."""
-        self._loaded: dict[int, set[str]] = {}
+        self._server: Server | None = None
+        self._loaded: set[str] = set()
         self._spoilers: set[str] = set()
         """What no server is to load again."""
         self._for: object = None
 
-    def begin(self, modules: Sequence[str], *, may_be_copy: bool) -> None:
-        """Has one begin, if there is none, and waits for nothing; where the system refuses, that is told at the start.
-
-        It is a copy where that is harmless, since it is there at once. Where there is an accelerator, the script will
-        use it before the loader starts, and so has ranks that are to agree: there it is an interpreter.
-        """
-        if (may_be_copy and self._servers) or not self._lock.acquire(blocking=False):
+    def begin(self, modules: Sequence[str]) -> None:
+        """Has it begin, if there is none, and waits for nothing; what the system refuses is told at the start."""
+        if self._server is not None or not self._lock.acquire(blocking=False):
             return
         try:
             with contextlib.suppress(SwiftLoaderError, OSError):
-                self._have(modules, is_copy=may_be_copy and not copied.has_accelerator() and copied.harm() is None)
+                self._have(modules)
         finally:
             self._lock.release()
 
-    def fork(
-        self, name: str, fds: Sequence[int], modules: Sequence[str], is_closing: IsClosing, *, may_be_copy: bool
-    ) -> tuple[int, int, Server]:
-        """As `Nursery.fork`, by one that has loaded ``modules``."""
+    def fork(self, name: str, fds: Sequence[int], needs: Needs, is_closing: IsClosing) -> tuple[int, int, Server]:
+        """As `Nursery.fork`, by one that has loaded what is needed."""
 
         def fork(server: Server) -> tuple[int, int, Server]:
             return *server.fork(name, fds, is_closing), server
 
-        return self._asked(fork, modules, is_closing, may_be_copy=may_be_copy)
+        return self._asked(fork, needs, is_closing)
 
-    def branch(self, modules: Sequence[str], is_closing: IsClosing, *, may_be_copy: bool) -> tuple[Server, Server]:
+    def branch(self, needs: Needs, is_closing: IsClosing) -> tuple[Server, Server]:
         """One for a loader alone, and the one that it is a child of."""
 
         def branch(server: Server) -> tuple[Server, Server]:
             return server.branch(is_closing), server
 
-        return self._asked(branch, modules, is_closing, may_be_copy=may_be_copy)
+        return self._asked(branch, needs, is_closing)
 
     def end(self) -> None:
-        """Ends them, without waiting for what they are doing; the next loader begins another."""
-        has_turn = self._lock.acquire(timeout=_LOOK_S)  # else a thread that still asks one will get no answer
+        """Ends it, without waiting for what it is doing; the next loader begins another."""
+        has_turn = self._lock.acquire(timeout=_LOOK_S)  # else a thread that still asks it will get no answer
         try:
-            servers = list(self._servers.values())
-            self._servers, self._loaded = {}, {}
+            server, self._server = self._server, None
         finally:
             if has_turn:
                 self._lock.release()
-        for server in servers:
+        if server is not None:
             server.end()
 
     @property
     def fds(self) -> set[int]:
-        """What this process holds for them, for as long as it lives."""
-        return {fd for server in list(self._servers.values()) for fd in server.fds}
+        """What this process holds for it, for as long as it lives."""
+        server = self._server
+        return set() if server is None else server.fds
 
     @property
     def pids(self) -> set[int]:
-        """Their processes."""
-        return {server.pid for server in list(self._servers.values())}
+        """Its process."""
+        server = self._server
+        return set() if server is None else {server.pid}
 
     def leave_to_the_parent(self) -> None:
         """In a forked child of the trainer."""
-        for server in self._servers.values():
-            server.let_go()
+        if self._server is not None:
+            self._server.let_go()
         self._forget()
 
-    def _asked(
-        self, question: Callable[[Server], _T], modules: Sequence[str], is_closing: IsClosing, *, may_be_copy: bool
-    ) -> _T:
+    def _asked(self, question: Callable[[Server], _T], needs: Needs, is_closing: IsClosing) -> _T:
         with self._turn(is_closing):
-            is_copy = may_be_copy and False not in self._servers and True in self._servers
-            server = self._have(modules, is_copy=is_copy)
-            loaded = self._loaded[server.pid]
-            missing = [name for name in modules if name not in loaded and name not in self._spoilers]
+            server = self._have(needs.modules)
+            missing = [name for name in needs.modules if name not in self._loaded | self._spoilers]
             try:
                 if missing:
-                    server.load(missing, is_closing)
-                    loaded.update(missing)
+                    self._spoilers.update(missing)  # until they have turned out to be none
+                    server.load(missing, needs.heritage, is_closing)
+                    self._spoilers.difference_update(missing)
+                    self._loaded.update(missing)
                 return question(server)
-            except ServerGone as error:
-                if isinstance(error, ServerSpoiled):
-                    self._spoilers.update(missing)
-                self._servers.pop(is_copy, None)
+            except ServerGone:
+                self._server = None
                 server.end()
+                raise
+            except LoaderClosed:
+                self._spoilers.difference_update(missing)
                 raise
 
     @contextlib.contextmanager
@@ -215,16 +219,14 @@ class Shared:
         finally:
             self._lock.release()
 
-    def _have(self, modules: Sequence[str], *, is_copy: bool) -> Server:
+    def _have(self, modules: Sequence[str]) -> Server:
         if self._for != (now := _who()):  # whoever has given up rights must not be served with those it had
             self.end()
             self._for = now
-        server = self._servers.get(is_copy)
-        if server is None:
-            server = Server.copied() if is_copy else Server.started(modules)
-            self._servers[is_copy] = server
-            self._loaded[server.pid] = set(sys.modules) if is_copy else set(modules)
-        return server
+        if self._server is None:
+            self._loaded = {name for name in modules if name in _HARMLESS}
+            self._server = Server.started(sorted(self._loaded))
+        return self._server
 
 
 def _who() -> tuple[object, ...]:
@@ -236,11 +238,9 @@ def _who() -> tuple[object, ...]:
 class Prepared:
     """A server that has built the dataset of one loader, from its payload."""
 
-    def __init__(self, payload_fd: int, modules: Sequence[str], is_closing: IsClosing, *, may_be_copy: bool) -> None:
-        self._payload_fd, self._modules = payload_fd, modules
-        self._may_be_copy = may_be_copy
+    def __init__(self, payload_fd: int, needs: Needs, is_closing: IsClosing) -> None:
+        self._payload_fd, self._needs = payload_fd, needs
         self._is_closing = is_closing
-        self._heritage = Heritage.of_trainer()
         self._server: Server | None = None
         self._parent: Server | None = None
         # One that somebody ends while it builds the dataset is started again, but not for ever.
@@ -271,9 +271,9 @@ class Prepared:
             return self._server
         if self._is_closing():
             raise LoaderClosed("the loader was closed while it started a worker")
-        self._server, self._parent = shared.branch(self._modules, self._is_closing, may_be_copy=self._may_be_copy)
+        self._server, self._parent = shared.branch(self._needs, self._is_closing)
         try:
-            self._server.prepare(self._heritage, [self._payload_fd], self._is_closing)
+            self._server.prepare(self._needs.heritage, [self._payload_fd], self._is_closing)
         except BaseException:
             self._drop(Server.end)
             raise

@@ -70,20 +70,29 @@ class Server:
             )
 
     @classmethod
-    def copied(cls, recipe: Recipe | None = None) -> Server:
+    def copied(cls, recipe: Recipe) -> Server:
         """One that is a copy of this process, with its dataset and all."""
         guard.flush_streams()
         with ends() as made:
-            with copied.quiet(), refusals_told():
-                pid = os.fork()
-                if pid == 0:
-                    _be_server(made, recipe)
+            pid = 0
+            try:
+                with copied.quiet(), refusals_told():
+                    pid = os.fork()
+                    if pid == 0:
+                        _be_server(made, recipe)
+            except BaseException:  # what a signal's handler has raised, now that it may run
+                _undo(pid)
+                raise
             return cls._of_child(pid, made)
 
     @classmethod
     def _of_child(cls, pid: int, made: Ends) -> Server:
         made.theirs.close()  # the child has it, and here is room for one descriptor more
-        return cls(pid, pidfd_of(pid), made.ours, made.lifeline)
+        try:
+            return cls(pid, pidfd_of(pid), made.ours, made.lifeline)
+        except BaseException:
+            _undo(pid)
+            raise
 
     def branch(self, is_closing: IsClosing) -> Server:
         """Another one, that has all that this one has."""
@@ -95,13 +104,13 @@ class Server:
         """Has it fork a worker; gives back its pid and a pidfd. Raises as `ask` does."""
         return self._have_child(zygote.FORK, name, fds, is_closing)
 
-    def load(self, modules: Sequence[str], is_closing: IsClosing) -> None:
-        """Has it load what its workers will need.
+    def load(self, modules: Sequence[str], heritage: Heritage | None, is_closing: IsClosing) -> None:
+        """Has it load what its workers will need, as they would find it.
 
         Raises:
             ServerSpoiled: if nothing should be forked from it any more.
         """
-        is_well, _ = self.ask(zygote.LOAD, list(modules), (), is_closing)
+        is_well, _ = self.ask(zygote.LOAD, (list(modules), heritage), (), is_closing)
         if not is_well:
             raise ServerSpoiled("a library that the fork server has loaded began threads there")
 
@@ -117,7 +126,7 @@ class Server:
     @property
     def is_gone(self) -> bool:
         """Whether the process has ended."""
-        return is_readable(self._pidfd, 0.0)
+        return self._pidfd < 0 or is_readable(self._pidfd, 0.0)
 
     def bury(self, pid: int) -> None:
         """It need not keep a child's number any more; called from any thread, and waits for nothing."""
@@ -126,8 +135,9 @@ class Server:
     def _have_child(self, kind: int, name: str, fds: Sequence[int], is_closing: IsClosing) -> tuple[int, int]:
         dead = list(self._dead)
         pid, (pidfd,) = self.ask(kind, (name, dead), fds, is_closing)
-        for _ in dead:
-            self._dead.popleft()
+        for buried in dead:
+            with contextlib.suppress(ValueError):  # told by a signal handler that asked in between
+                self._dead.remove(buried)
         return pid, pidfd
 
     def ask(self, kind: int, value: Any, fds: Sequence[int], is_closing: IsClosing) -> tuple[Any, list[int]]:
@@ -144,13 +154,16 @@ class Server:
             brings_one = kind in (zygote.FORK, zygote.BRANCH)
             with refusals_told(), _room_beside(self._pidfd) if brings_one else contextlib.nullcontext():
                 try:
-                    self._channel.send(messages.write_pickled(kind, (number, value)), fds)
+                    if not self._channel.send(messages.write_pickled(kind, (number, value)), fds):
+                        raise ServerGone(_DIED.replace("died", "takes no more questions"))
                 except (BrokenPipeError, ConnectionResetError) as error:
                     raise ServerGone(_DIED) from error
                 self._wait(_LIMITS_S[kind], is_closing)
             return _said(*self._answer(number, _LIMITS_S[kind], is_closing))
         finally:
             self._awaited.discard(number)
+            for fd in self._answers.pop(number, (0, None, []))[2]:
+                os.close(fd)
 
     def _answer(self, number: int, limit_s: float, is_closing: IsClosing) -> tuple[int, Any, list[int]]:
         while number not in self._answers:
@@ -160,6 +173,7 @@ class Server:
             if not datagram:
                 raise ServerGone(_DIED)
             of, answer = messages.read_pickled(datagram)
+            of = of or number  # it had no room for the question's descriptors, nor so for its number
             if of in self._awaited:
                 self._answers[of] = datagram[0], answer, fds
             elif fds:  # whoever asked for it has stopped waiting, and cut its lifeline
@@ -176,9 +190,9 @@ class Server:
                 raise LoaderClosed("the loader was closed while it started a worker")
             stopped_s = stopped_s + _LOOK_S if is_stopped(self.pid) else 0.0
             if stopped_s > STOPPED_S and not self.is_unique:
-                raise ServerGone("the fork server was stopped (SIGSTOP, or a debugger), and was killed")
+                raise ServerGone("what workers are forked from was stopped (SIGSTOP, or a debugger), and was killed")
             if waited_s >= limit_s:
-                raise ServerGone(f"the fork server did not answer within {limit_s:g} s, and was killed")
+                raise ServerGone(f"what workers are forked from did not answer within {limit_s:g} s, and was killed")
 
     def close(self) -> None:
         """Asks it to leave, and kills it if it does not, with all that it has started."""
@@ -189,15 +203,18 @@ class Server:
         self.end()
 
     def end(self) -> None:
-        """Kills it at once."""
+        """Kills it at once; may be called twice."""
+        pidfd, self._pidfd = self._pidfd, -1
+        if pidfd < 0:
+            return
         self._channel.close()
         self._lifeline.cut()
-        # Itself too, though it has not tied itself to the lifeline yet.
-        with contextlib.suppress(ProcessLookupError):
-            signal.pidfd_send_signal(self._pidfd, signal.SIGKILL)
-        is_readable(self._pidfd, _END_TIMEOUT_S)
-        status_of(self._pidfd)
-        os.close(self._pidfd)
+        # Itself too, though it has not tied itself to the lifeline yet. Whoever has given up rights may not.
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            signal.pidfd_send_signal(pidfd, signal.SIGKILL)
+        is_readable(pidfd, _END_TIMEOUT_S)
+        status_of(pidfd)
+        os.close(pidfd)
         # Where the trainer is the first process of a container, it inherits what the server has not waited for.
         for pid in filter(is_dead_child, list(self._dead)):
             with contextlib.suppress(ChildProcessError):  # somebody else in the trainer waits for every child
@@ -207,6 +224,7 @@ class Server:
         """In a child of the trainer, which has nothing to do with it: lets go of its descriptors."""
         self._channel.close()
         os.close(self._pidfd)
+        self._pidfd = -1
 
 
 def _said(kind: int, answer: Any, fds: list[int]) -> tuple[Any, list[int]]:
@@ -226,7 +244,7 @@ class ServerSpoiled(ServerGone):
     """It is there, but what it was last asked to load is not to be loaded where workers are forked from."""
 
 
-_DIED = "the fork server died; what it wrote to standard error tells why"
+_DIED = "the process that workers are forked from died; what it wrote to standard error tells why"
 
 
 @contextlib.contextmanager
@@ -239,7 +257,7 @@ def _room_beside(fd: int) -> Iterator[None]:
         os.close(room)
 
 
-def _be_server(made: Ends, recipe: Recipe | None) -> None:
+def _be_server(made: Ends, recipe: Recipe) -> None:
     """The whole life of a server that is a copy."""
     status = 1
     try:
@@ -263,7 +281,7 @@ def interpreter(code: str, fds: list[int], name: str) -> int:
         f"import sys; sys.path[:] = {sys.path!r}; from swift_loader.pool import guard; guard.arm({fds[1]}, {name!r}); "
         "from swift_loader.engines import zygote; "
     )
-    hash_seed = os.environ.get("PYTHONHASHSEED", "random")
+    hash_seed = os.environ.get("PYTHONHASHSEED") or "random"
     fixed = {"PYTHONHASHSEED": _HASH_SEED if hash_seed == "random" else hash_seed}
     child = None
     before = signal.pthread_sigmask(signal.SIG_BLOCK, guard.FOR_THE_TRAINER)
@@ -287,11 +305,17 @@ def _let_signals_come(mask: set[int | signal.Signals], child: subprocess.Popen[b
     try:
         signal.pthread_sigmask(signal.SIG_SETMASK, mask)
     except BaseException:
-        if child is not None:
-            os.kill(child.pid, signal.SIGKILL)
-            with contextlib.suppress(ChildProcessError):
-                os.waitpid(child.pid, 0)
+        _undo(0 if child is None else child.pid)
         raise
+
+
+def _undo(pid: int) -> None:
+    """Ends a child that nobody will know of."""
+    if pid:
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGKILL)
+        with contextlib.suppress(ChildProcessError):
+            os.waitpid(pid, 0)
 
 
 def pidfd_of(pid: int) -> int:

@@ -20,13 +20,14 @@ import contextlib
 import gc
 import importlib
 import os
+import signal
 import socket
 import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NoReturn
 
-from swift_loader.engines.copied import be_a_copy
+from swift_loader.engines.copied import be_a_copy, have_ones_own
 from swift_loader.errors import FailureReport
 from swift_loader.pool import faultpoints, guard, messages, worker
 from swift_loader.pool.channel import SocketChannel
@@ -47,7 +48,7 @@ def main(server_fd: int, lifeline_fd: int, modules: list[str]) -> None:
     Zygote(_channel(server_fd), lifeline_fd, None).serve()
 
 
-def main_copied(server_fd: int, lifeline_fd: int, recipe: Recipe | None) -> None:
+def main_copied(server_fd: int, lifeline_fd: int, recipe: Recipe) -> None:
     """Runs in a copy of the trainer, in which signals are blocked."""
     gc.disable()
     be_a_copy(keep=(server_fd, lifeline_fd))
@@ -76,6 +77,7 @@ class Zygote:
             try:
                 received = self._channel.receive()
             except OSError as error:  # there is no room for the descriptors that came along
+                self._number = 0  # it was lost with the question
                 self._answer(REFUSED, error.errno)
                 continue
             if received is None or not received[0]:
@@ -89,8 +91,11 @@ class Zygote:
             self._number, question = messages.read_pickled(datagram)
             answers[datagram[0]](question, fds)
 
-    def _load(self, modules: list[str], _fds: list[int]) -> None:
+    def _load(self, question: tuple[list[str], Heritage | None], _fds: list[int]) -> None:
         """Tells whether one may still fork here: some libraries begin threads, which no child would have."""
+        modules, heritage = question
+        if heritage is not None:
+            heritage.take_over()
         _load(modules)
         gc.freeze()
         self._answer(DONE, _thread_count() == 1)
@@ -135,7 +140,13 @@ class Zygote:
         with contextlib.suppress(OSError):  # it does so itself; whoever is told of it may rely on it at once
             os.setpgid(pid, pid)
         # Not waited for before the trainer says so: the number cannot have been given to another process.
-        pidfd = os.pidfd_open(pid)
+        try:
+            pidfd = os.pidfd_open(pid)
+        except OSError as error:
+            os.kill(pid, signal.SIGKILL)
+            os.waitpid(pid, 0)
+            self._answer(REFUSED, error.errno)
+            return
         self._answer(DONE, pid, [pidfd])
         os.close(pidfd)
 
@@ -149,6 +160,8 @@ class Zygote:
 
     def _become_worker(self, channel_fd: int, lifeline_fd: int, name: str) -> None:
         gc.enable()
+        if self._recipe is not None:
+            have_ones_own()
         worker.run(channel_fd, lifeline_fd, name, self._recipe)
 
     def _become_another(self, channel_fd: int, lifeline_fd: int, name: str) -> None:

@@ -16,6 +16,7 @@ import os
 import socket
 import sys
 from collections import deque
+from collections.abc import Callable
 from dataclasses import dataclass
 from time import perf_counter_ns
 
@@ -104,8 +105,7 @@ def _arrive(channel: SocketChannel, recipe: Recipe | None, scale: Scale) -> Work
             recipe.consumer, setup.worker, recipe.seed, per_sample=per_sample, shares=config.worker_threads > 1
         )
         set_worker_info(info)
-        if config.worker_init is not None:
-            config.worker_init(info)
+        is_as_others = _initialised(config.worker_init, info)
         dataset = recipe.build()
         count = checked_length(dataset)
         plan = recipe.plan(count)
@@ -123,9 +123,18 @@ def _arrive(channel: SocketChannel, recipe: Recipe | None, scale: Scale) -> Work
         report = FailureReport.of(error, "build the dataset")
         channel.send(messages.write_pickled(messages.FAILURE, Failure(0, report)))
         return None
+    libraries = libraries_since(known) if is_as_others else []
     scale.limit(config.max_worker_nbytes)
-    channel.send(messages.write_pickled(messages.HELLO, Hello(os.getpid(), count, libraries_since(known))))
+    channel.send(messages.write_pickled(messages.HELLO, Hello(os.getpid(), count, libraries)))
     return Worker(channel, control, setup, maker, info.turner(dataset))
+
+
+def _initialised(worker_init: Callable[[WorkerInfo], object] | None, info: WorkerInfo) -> bool:
+    """Whether libraries find what they find in others: not where the user's function has changed the environment."""
+    before = dict(os.environ)
+    if worker_init is not None:
+        worker_init(info)
+    return os.environ == before
 
 
 def _note(channel: SocketChannel, text: str) -> None:

@@ -6,14 +6,18 @@ import os
 import subprocess
 import sys
 import threading
+from collections.abc import Callable
 from pathlib import Path
 
 import psutil
 import pytest
 
 from swift_loader import LoaderClosed, SwiftLoader
-from swift_loader.engines.nursery import shared
+from swift_loader.engines.lifeline import ends
+from swift_loader.engines.nursery import Needs, shared
+from swift_loader.engines.server import ServerGone
 from tests.datasets import Numbers
+from tests.inheriting import LoadsLate, sets_its_own
 from tests.loaders import made, started
 from tests.watching import flat, is_gone, run_script, until, workers
 
@@ -162,29 +166,67 @@ def test_threads_of_a_foreign_runtime_are_known_by_their_names(tmp_path: Path):
     assert run_script(tmp_path, NATIVE) == "['tokio-runtime-w'] []\n"
 
 
-CONNECTED = """
-import os, socket, sys
+SHARED = """
+import multiprocessing, os, socket, subprocess, sys
 from swift_loader import SwiftLoader
 from tests.datasets import Numbers
 
+class Lines:                                 # looks for each sample in a file that is open already
+    def __init__(self, path):
+        self.file = open(path, "rb")
+    def __len__(self):
+        return 4000
+    def __getitem__(self, index):
+        self.file.seek(index * 8)
+        return int(self.file.read(8))
+
+class Held:                                  # asks a manager's process for each
+    def __init__(self, held):
+        self.held = held
+    def __len__(self):
+        return 200
+    def __getitem__(self, index):
+        return self.held[index]
+
+def is_right(dataset, **settings):
+    with SwiftLoader.from_dataset(dataset, 8, 1, 4, shuffle=False, **settings) as loader:
+        loader.start(0)
+        return [i for batch in loader for i in batch.tolist()] == list(range(len(dataset)))
+
+with open("lines", "w") as file:
+    file.writelines(f"{i:8}" for i in range(4000))
+lines = Lines("lines")
+print("files", is_right(lines), is_right(lines, share_dataset=True))
+lines.file.close()
+with multiprocessing.Manager() as manager:
+    held = manager.dict({i: i for i in range(200)})
+    print("managers", len(held) == 200, is_right(Held(held)), is_right(Held(held), share_dataset=True))
+
+socket.setdefaulttimeout(30)
 listening = socket.create_server(("127.0.0.1", 0))
 client = socket.create_connection(listening.getsockname())
+client.settimeout(None)
 server, _ = listening.accept()
 with SwiftLoader(Numbers, {}, 8, 1, 1) as loader:
+    with subprocess.Popen(["cat"], stdin=subprocess.PIPE) as cat:
+        pass                                 # it ends as its pipe is closed: nothing was forked yet that holds it
     loader.start(0)
     next(iter(loader))
     address = listening.getsockname()
     server.close()
-    print(client.recv(1))                # the other end sees it at once, though the copy was made before
+    print("blocks", os.get_blocking(client.fileno()), client.recv(1))  # the other end sees it at once
     listening.close()
-    socket.create_server(address).close()  # and the port is free
+    socket.create_server(address).close()    # and the port is free
     client.close()
-    print("free")
 """
 
 
-def test_a_copy_holds_no_connection_open(tmp_path: Path):
-    assert run_script(tmp_path, CONNECTED) == "b''\nfree\n"
+def test_a_copy_shares_no_place_in_a_file_nor_connection(tmp_path: Path):
+    assert run_script(tmp_path, SHARED).splitlines() == [
+        "files True True",
+        "managers True True True",
+        "blocks True b''",
+    ]
 
 
 HASHES = """
@@ -238,13 +280,13 @@ def test_loaders_share_a_server_that_outlives_them():
 def test_a_server_begins_when_the_first_loader_is_constructed():
     settings = {"start_method": "forkserver"}
     with made(Numbers, worker_per_consumer=0, **settings):
-        assert not shared._servers
+        assert not shared.pids
     with made(Numbers, **settings):
-        (server,) = shared._servers.values()
+        begun = shared.pids
+        assert len(begun) == 1
         with made(Numbers, **settings) as loader:
-            assert list(shared._servers.values()) == [server]
             loader.start(0)
-            assert {psutil.Process(pid).ppid() for pid in loader.worker_pids} == {server.pid}
+            assert {psutil.Process(pid).ppid() for pid in loader.worker_pids} == begun == shared.pids
 
 
 @pytest.mark.usefixtures("own_server")
@@ -266,7 +308,7 @@ def test_a_killed_server_of_two_loaders_is_started_again_for_both():
 def test_a_loader_that_is_closed_while_it_waits_leaves_the_server_to_the_others():
     """What it has asked is answered when nobody waits for it any more: that is nobody else's answer."""
     with started(Numbers, start_method="forkserver") as other:
-        (server,) = shared._servers.values()
+        server = shared._server
         process = psutil.Process(server.pid)
         server.is_unique = True  # else it would be killed for being stopped
         process.suspend()
@@ -279,18 +321,18 @@ def test_a_loader_that_is_closed_while_it_waits_leaves_the_server_to_the_others(
         process.resume()
         with started(Numbers, start_method="forkserver") as third:
             assert sorted(flat(third)) == sorted(flat(other)) == list(range(64))
-        assert list(shared._servers.values()) == [server]
+        assert shared._server is server
     until(lambda: all(map(is_gone, process.children())), "the end of the worker that nobody wanted")
 
 
 def test_a_child_of_the_trainer_has_a_server_of_its_own():
     made(Numbers, start_method="forkserver")
-    (mine,) = shared._servers.values()
+    mine = shared._server
     pid = os.fork()
     if pid == 0:
         status = 1
         try:
-            assert not shared._servers
+            assert not shared.pids
             with SwiftLoader(Numbers, {}, 8, 1, 1, start_method="forkserver") as loader:
                 loader.start(0)
                 assert sorted(flat(loader)) == list(range(64))
@@ -300,6 +342,42 @@ def test_a_child_of_the_trainer_has_a_server_of_its_own():
             os._exit(status)
     assert os.waitpid(pid, 0)[1] == 0
     assert not mine.is_gone
+
+
+@pytest.mark.usefixtures("own_server")
+@pytest.mark.parametrize(("library", "init", "born_with"), [("zipapp", None, 2), ("tabnanny", sets_its_own, 0)])
+def test_a_library_is_loaded_once_but_not_where_workers_change_their_environment(
+    library: str, init: Callable[..., None] | None, born_with: int
+):
+    """Nobody else has loaded these; what `worker_init` has set they may look at when they are loaded."""
+    settings = {"start_method": "forkserver", "worker_per_consumer": 3, "batch_size": 1, "worker_init": init}
+    with started(LoadsLate, {"library": library}, **settings) as loader:
+        told = {(pid, bool(was_there), own) for (pid,), (was_there,), (own,) in loader}
+    assert len({pid for pid, _, _ in told}) == 3
+    assert sum(was_there for _, was_there, _ in told) == born_with
+    assert {own for _, _, own in told} == ({""} if init is None else {"0", "1", "2"})
+
+
+@pytest.mark.usefixtures("own_server")
+def test_a_library_that_begins_threads_is_loaded_nowhere_where_workers_are_forked_from(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    (tmp_path / "spoils.py").write_text(
+        "import threading\nthreading.Thread(target=threading.Event().wait, daemon=True).start()\n"
+    )
+    monkeypatch.syspath_prepend(str(tmp_path))
+    needs, threads = Needs(["spoils"]), []
+    for _ in range(3):
+        with ends() as made_for_it:
+            try:
+                _, pidfd, server = shared.fork("swift-worker-c0w0", made_for_it.fds, needs, lambda: False)
+                threads.append(len(list(Path(f"/proc/{server.pid}/task").iterdir())))
+                os.close(pidfd)
+            except ServerGone as gone:
+                threads.append(str(gone))
+            made_for_it.ours.close()
+            made_for_it.lifeline.cut()
+    assert threads == ["a library that the fork server has loaded began threads there", 1, 1]
 
 
 HERITAGE = """
