@@ -153,17 +153,21 @@ class Server:
         try:
             brings_one = kind in (zygote.FORK, zygote.BRANCH)
             with refusals_told(), _room_beside(self._pidfd) if brings_one else contextlib.nullcontext():
-                try:
-                    if not self._channel.send(messages.write_pickled(kind, (number, value)), fds):
-                        raise ServerGone(_DIED.replace("died", "takes no more questions"))
-                except (BrokenPipeError, ConnectionResetError) as error:
-                    raise ServerGone(_DIED) from error
+                self._say(messages.write_pickled(kind, (number, value)), fds)
                 self._wait(_LIMITS_S[kind], is_closing)
             return _said(*self._answer(number, _LIMITS_S[kind], is_closing))
         finally:
             self._awaited.discard(number)
             for fd in self._answers.pop(number, (0, None, []))[2]:
                 os.close(fd)
+
+    def _say(self, datagram: bytes, fds: Sequence[int]) -> None:
+        try:
+            is_sent = self._channel.send(datagram, fds)
+        except (BrokenPipeError, ConnectionResetError) as error:
+            raise ServerGone(_DIED) from error
+        if not is_sent:
+            raise ServerGone("the process that workers are forked from takes no more questions, and was killed")
 
     def _answer(self, number: int, limit_s: float, is_closing: IsClosing) -> tuple[int, Any, list[int]]:
         while number not in self._answers:
