@@ -74,16 +74,7 @@ class Server:
         """One that is a copy of this process, with its dataset and all."""
         guard.flush_streams()
         with ends() as made:
-            pid = 0
-            try:
-                with copied.quiet(), refusals_told():
-                    pid = os.fork()
-                    if pid == 0:
-                        _be_server(made, recipe)
-            except BaseException:  # what a signal's handler has raised, now that it may run
-                _undo(pid)
-                raise
-            return cls._of_child(pid, made)
+            return cls._of_child(_forked(made, recipe), made)
 
     @classmethod
     def _of_child(cls, pid: int, made: Ends) -> Server:
@@ -259,6 +250,19 @@ def _room_beside(fd: int) -> Iterator[None]:
         yield
     finally:
         os.close(room)
+
+
+def _forked(made: Ends, recipe: Recipe) -> int:
+    pid = 0
+    try:
+        with copied.quiet(), refusals_told():
+            pid = os.fork()
+            if pid == 0:
+                _be_server(made, recipe)
+    except BaseException:  # what a signal's handler has raised, now that it may run
+        _undo(pid)
+        raise
+    return pid
 
 
 def _be_server(made: Ends, recipe: Recipe) -> None:
