@@ -107,6 +107,7 @@ CASES = [
     Case(
         "late_torch_16", "ours, torch in __getitem__, 16", Side.OURS, partial(run_script, workers=16, has_torch=False)
     ),
+    Case("alone", "no workers at all", Side.CEILING, partial(run_script, workers=0)),
     *_pair("ranks", "two ranks", workers=1, world=2),
 ]
 

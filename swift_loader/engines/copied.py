@@ -61,15 +61,11 @@ def accelerator_in_use() -> str | None:
 
 def has_accelerator() -> bool:
     """Whether there is one on this host, which the script will want to use."""
-    return any(
-        map(os.path.exists, ("/dev/nvidiactl", "/dev/kfd", "/dev/accel", "/dev/davinci_manager", "/dev/neuron0"))
-    )
+    return any(Path(device).exists() for device in _ACCELERATORS)
 
 
 def other_threads() -> list[str]:
-    """The names of threads that run beside this one and may hold a lock: all but ours, and tqdm's, whose lock is held
-    while the copy is made.
-    """
+    """The names of threads that run beside this one and may hold a lock: all but ours, and tqdm's, which `quiet` stops."""
     others = [thread.name for thread in threading.enumerate() if thread is not threading.current_thread()]
     return [name for name in others if not name.startswith(_THREADS_OF_OURS) and name != _THREAD_OF_TQDM]
 

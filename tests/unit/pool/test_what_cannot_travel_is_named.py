@@ -68,7 +68,7 @@ class Module:
         self.count = 8
 
     def loader(self, worker_count):
-        return SwiftLoader(lambda: Numbers(self.count), {}, 4, 1, worker_count)
+        return SwiftLoader(lambda: Numbers(self.count), {}, 4, 1, worker_count, start_method="forkserver")
 
 
 def test_a_function_that_brings_a_started_loader_along_is_named():
