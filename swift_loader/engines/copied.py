@@ -65,7 +65,7 @@ def has_accelerator() -> bool:
 
 
 def other_threads() -> list[str]:
-    """The names of threads that run beside this one and may hold a lock: all but ours, and tqdm's, which `quiet` stops."""
+    """The names of threads beside this one that may hold a lock: all but ours, and tqdm's, which `quiet` stops."""
     others = [thread.name for thread in threading.enumerate() if thread is not threading.current_thread()]
     return [name for name in others if not name.startswith(_THREADS_OF_OURS) and name != _THREAD_OF_TQDM]
 

@@ -38,5 +38,6 @@ class Stacks:
 def write_stacks_to(fd: int) -> None:
     """The worker's side: from now on its stacks are written there. Takes the descriptor over."""
     os.lseek(fd, 0, os.SEEK_END)
+    faulthandler.disable()  # in a copy of a script that had it on: others may have taken its signals since
     faulthandler.enable(file=fd, all_threads=True)
     faulthandler.register(ASK, file=fd, all_threads=True)

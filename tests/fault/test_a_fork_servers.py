@@ -250,7 +250,7 @@ def test_a17_a_shared_dataset_may_take_longer_to_build_than_any_answer(monkeypat
 def test_c9_closing_ends_the_wait_for_a_shared_dataset(again: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     """At the start, or when the server has died and another builds it."""
     monkeypatch.setattr(pool, "_JOIN_TIMEOUT_S", 60.0)
-    settings = {"share_dataset": True, "worker_per_consumer": 1}
+    settings = {"share_dataset": True, "worker_per_consumer": 1, "start_method": "forkserver"}
 
     def close() -> None:
         until(lambda: len(calls(tmp_path, "init")) == 1 + again, "building")
