@@ -78,21 +78,24 @@ class Copies:
 
     def fork(self, name: str, fds: Sequence[int]) -> tuple[int, int, Server]:
         """See `Nursery`."""
-        while True:
-            server = self._server
-            if server is None:
-                raise WorkerStartFailed(
-                    "the copies of the trainer that workers are forked from have died; they cannot be made again"
-                )
-            try:
+        server = self._server
+        try:
+            if server is not None:
                 self._have_twin(server)
                 to_load, self._to_load = self._to_load, ()
                 if to_load:
                     server.load(to_load, None, self._is_closing)
                 return *server.fork(name, fds, self._is_closing), server
-            except ServerGone:
-                server.end()
-                self._server, self._twin = self._twin, None
+        except ServerGone:
+            assert server is not None
+            server.end()
+            self._server, self._twin = self._twin, None
+            if self._server is not None:
+                # Not asked with the same descriptors: the one that died may have forked a worker, which has them.
+                raise
+        raise WorkerStartFailed(
+            "the copies of the trainer that workers are forked from have died; they cannot be made again"
+        )
 
     def will_need(self, libraries: Sequence[str]) -> None:
         """See `Nursery`."""

@@ -35,7 +35,8 @@ from swift_loader.pool.heritage import Heritage
 from swift_loader.pool.payload import unpack
 from swift_loader.pool.recipe import Recipe
 
-LOAD, PREPARE, FORK, BRANCH, LEAVE, DONE, FAILED, REFUSED = range(1, 9)
+#: None is the kind of a message between workers and consumers, at which tests may have a process die.
+LOAD, PREPARE, FORK, BRANCH, LEAVE, DONE, FAILED, REFUSED = range(101, 109)
 
 #: What becomes of a child: given its channel, its lifeline and its name, it never returns.
 _Life = Callable[[int, int, str], None]

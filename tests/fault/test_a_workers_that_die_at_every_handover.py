@@ -46,13 +46,14 @@ def leave_often(loader: SwiftLoader) -> None:
 
 
 def _applies(point: str, world: World) -> bool:
-    # spawn has no server; that of fork cannot be made again
-    return point != "before-answer" or world.method == "forkserver"
+    return point != "before-answer" or world.method != "spawn"  # which has no server
 
 
 _ROUND = cycle(WORLDS)
 #: Each point in one world, all worlds in turn.
 IN_TURN = [(point, next(world for world in _ROUND if _applies(point, world))) for point in POINTS]
+#: A copy of the trainer that dies as it hands over a worker has a twin, which must not hand over the same one.
+IN_TURN += [("before-answer", world) for world in WORLDS if world.method == "fork"]
 EVERYWHERE = [pair for pair in product(POINTS, ALL_WORLDS) if _applies(*pair)]
 
 

@@ -215,7 +215,7 @@ def test_a_copy_shares_no_place_in_a_file_nor_connection(tmp_path: Path):
 
 
 HASHES = """
-import os, signal, sys, time
+import contextlib
 import psutil
 from swift_loader import SwiftLoader
 from tests.hashing import Animals
@@ -229,7 +229,8 @@ def maps(method, workers, kill=False):
             if kill:
                 family = [one for one in psutil.Process().children(recursive=True) if one.name().startswith("swift-")]
                 for one in family:
-                    one.kill()
+                    with contextlib.suppress(psutil.NoSuchProcess):
+                        one.kill()
         return {tuple(one) for one in found}
 
 print(len(maps("forkserver", 2) | maps("forkserver", 1, kill=True) | maps("spawn", 1)))
