@@ -21,7 +21,8 @@ MANY = {"data_queue_size": 10, "message_queue_size": 10}
 
 
 def strike(point: str, world: World, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv(NAME, f"{point}:{PASSES.get(point, 2)}:{folder}")
+    passes = PASSES.get(point, 2) + (point == "before-answer" and world.method == "fork")  # the first one is the twin
+    monkeypatch.setenv(NAME, f"{point}:{passes}:{folder}")
     joins = "parcels" in point
     kwargs = {"count": 10 * COUNT if joins else COUNT, "augment": not joins}
     settings: dict[str, Any] = {**world.settings, **(MANY if joins else {})}
