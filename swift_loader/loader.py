@@ -349,7 +349,9 @@ class SwiftLoader(TorchLike):
 
     def __del__(self) -> None:
         runtime = self.__dict__.get("_runtime")
-        if runtime is None or self._closed or os.getpid() != runtime.pid:
+        if runtime is None or self._closed or os is None:  # at the very end of an interpreter its modules are gone
+            return
+        if os.getpid() != runtime.pid:
             return
         runtime.abandon()
         warnings.warn(

@@ -9,13 +9,14 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable
-from functools import partial
+from functools import cached_property, partial
 from math import prod
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
 from swift_loader.batch.containers import attributes_of
+from swift_loader.batch.gathercode import gather_for
 from swift_loader.batch.layout import BatchSpec, Column, lay_out
 from swift_loader.batch.misfit import Misfit, Rounded, Unbatchable, difference, phrase, too_large
 from swift_loader.batch.promote import Inexact, cast, promoted
@@ -26,6 +27,8 @@ from swift_loader.batch.tree import Beyond, Leaf, Mismatch, describe
 
 if TYPE_CHECKING:
     import numpy.typing as npt
+
+    from swift_loader.batch.gathercode import Gather
 
     Bytes: TypeAlias = npt.NDArray[np.uint8]
     Array: TypeAlias = npt.NDArray[Any]
@@ -78,6 +81,15 @@ class RowWriter:
 
         To be looked up for each sample: a sample may change how those after it are written.
         """
+
+    @cached_property
+    def gather(self) -> Gather | None:
+        """Stores all samples of a batch at once, if they can be; see `gather_for`."""
+        return gather_for(self._plain_spec, self._plain_views)
+
+    def twin(self) -> RowWriter:
+        """Another one of the same layout, on memory of its own."""
+        return RowWriter(self._plain_spec, np.empty(self._plain_spec.nbytes, np.uint8), ragged=self._ragged)
 
     def begin(self, spare: Spare | None = None) -> None:
         """Forgets the batch before. Arrays in ``spare`` are nobody else's, and lie where they may stay."""

@@ -38,6 +38,7 @@ NEVER = 1 << 62
 
 _FILL = """
 def fill(dataset, indices, watch):
+    OPENING
     word, seq, cell, place = watch.word, watch.seq, watch.cell, watch.place
     passes = watch.passes
     # Numbers with a point: they cost half of what integers as large do. Past ``limit`` there is something to see: a
@@ -79,8 +80,8 @@ def fill(dataset, indices, watch):
         break
     else:
         row += 1
-        sample = None
-    watch.slowest_ns, watch.odd = int(slowest * 1e9), sample
+    watch.slowest_ns = int(slowest * 1e9)
+    CLOSING
     return row
 """
 
@@ -108,8 +109,10 @@ class Watch:
     """What these rows took."""
     slowest_ns: int = 0
     slowest_index: int = -1
-    odd: Any = None
-    """A sample that was fetched and could not be stored as it is."""
+    odd: Sequence[Any] = ()
+    """Samples that were fetched and could not be stored as they are."""
+    gather: Callable[[list[Any]], bool] | None = None
+    """For `fill_together`: stores all samples at once; False where they cannot be."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -278,7 +281,7 @@ class _Source:
             lines.append(f"if not ({tests}): break")
         for value, plain in self._leaves:
             lines += plain.stores(value)
-        return _FILL.replace("BODY", "\n            ".join(lines or ["pass"]))
+        return _fill(lines, closing="if row < len(indices): watch.odd = (sample,)")
 
     def _unpacking(self, node: Branch, value: str, parts: list[str]) -> list[str]:
         if node.kind in ("tuple", "list"):
@@ -351,3 +354,20 @@ class _Source:
 
 def _indented(head: str, lines: list[str]) -> str:
     return "\n    ".join([head, *lines]) + "\n"
+
+
+def _fill(body: list[str], *, opening: str = "pass", closing: str) -> str:
+    source = _FILL.replace("OPENING", opening).replace("CLOSING", closing)
+    return source.replace("BODY", "\n            ".join(body or ["pass"]))
+
+
+def _filling_together() -> Fill:
+    opening = "samples = []; keep = samples.append"
+    closing = "if not watch.gather(samples): row, watch.odd = 0, samples"
+    names: dict[str, Any] = {"clock": perf_counter, "NEVER": NEVER}
+    exec(_fill(["keep(sample)"], opening=opening, closing=closing), names)  # noqa: S102 - lines of ours alone
+    return names["fill"]  # type: ignore[no-any-return] # just made
+
+
+#: ``fill`` for samples of any structure, which are stored when all of them are there, by ``watch.gather``.
+fill_together = _filling_together()

@@ -107,7 +107,14 @@ class Dispatch:
         self._is_slow = False
         """Batches take long, as far as the last one tells."""
         self._taken = 0
-        """Deliveries since the consumer last saw to new orders."""
+        """Deliveries since the consumer last saw to new orders ..."""
+        self._batch_ns = 0.0
+        """... and what the slowest worker took for a batch, then or since."""
+        self.ready_most = 0
+        """How many merged batches are to wait for the consumer, beside those that workers have in hand."""
+        self._is_short = False
+        """Batches are too large for as many as usual to be ready."""
+        self._fit_stock()
         self._begin_epoch(Position())
 
     def restart(self, at: Position, lines: Iterable[Line]) -> list[Delivery]:
@@ -127,8 +134,9 @@ class Dispatch:
         """The orders that ``line`` should be sent now; marks it hungry if it could take more."""
         orders: list[Order] = []
         depth = self._depth(line)
+        most, most_ahead = self._most_on_their_way(depth, len(lines)), self._most_ahead(depth)
         while len(line.outstanding) < depth and len(orders) < _BURST:
-            ticket = self._ticket_for(line, depth, lines)
+            ticket = self._ticket_for(line, lines, most, most_ahead)
             slot = None if ticket is None else self._ledger.take(self.largest_slot, line.known)
             if ticket is None or slot is None:
                 if ticket is not None:
@@ -145,11 +153,15 @@ class Dispatch:
         order = self._answered(parcel.seq, line)
         line.has_told = True
         line.took(parcel.fetch_ns + parcel.collate_ns + parcel.encode_ns)
-        self._is_slow = line.is_slow
+        self._batch_ns = max(self._batch_ns, line.batch_ns)
+        if line.is_slow != self._is_slow:
+            self._is_slow = not self._is_slow
+            self._fit_stock()
         self._ledger.filled(order.slot, slot_nbytes)
         if slot_nbytes > self.largest_slot:
             self.largest_slot = slot_nbytes
             self._ledger.expect(slot_nbytes)
+            self._fit_stock()
         if not self._is_valid(order):
             self._ledger.thrown_away(order.slot)
             return []
@@ -213,9 +225,9 @@ class Dispatch:
         of them at once would each get a run of batches, and finish the first ones later than few would.
         """
         is_well_stocked = self.ready_count > self.ready_most // 2
-        if is_well_stocked and self._taken * max(line.batch_ns for line in lines) < _WORTH_ORDERING_NS:
+        if is_well_stocked and self._taken * self._batch_ns < _WORTH_ORDERING_NS:
             return []
-        self._taken = 0
+        self._taken, self._batch_ns = 0, max(line.batch_ns for line in lines)
         hungry = [line for line in lines if line.hungry and line.greeted]
         if not hungry:
             return []
@@ -234,19 +246,6 @@ class Dispatch:
             if missing <= 0 or (fed and self.ready_count):
                 break
         return fed
-
-    @property
-    def ready_most(self) -> int:
-        """How many merged batches are to wait for the consumer, beside those that workers have in hand.
-
-        Where the user has not said how many, all of these have so much memory together; slow ones half of it, since a
-        few milliseconds that somebody comes late are nothing to them.
-        """
-        config, nbytes = self._config, self.largest_slot
-        if config.ahead_nbytes is None or not nbytes:
-            return config.data_queue_size
-        fitting = config.ahead_nbytes // (2 * nbytes if self._is_slow else nbytes)
-        return min(config.data_queue_size, max(_LEAST_READY, fitting - config.worker_count))
 
     @property
     def next_seq(self) -> int:
@@ -269,13 +268,27 @@ class Dispatch:
             return False
         return not any(line.outstanding for line in lines)
 
-    def _ticket_for(self, line: Line, depth: int, lines: Sequence[Line]) -> Ticket | None:
+    def _fit_stock(self) -> None:
+        """Fits the stock to what batches are.
+
+        Where the user has not said how many are to be ready, all of these have so much memory together; slow ones half
+        of it, since a few milliseconds that somebody comes late are nothing to them.
+        """
+        config, nbytes = self._config, self.largest_slot
+        most = config.data_queue_size
+        if config.ahead_nbytes is not None and nbytes:
+            fitting = config.ahead_nbytes // (2 * nbytes if self._is_slow else nbytes)
+            most = min(most, max(_LEAST_READY, fitting - config.worker_count))
+        self.ready_most, self._is_short = most, most < config.data_queue_size
+
+    def _ticket_for(self, line: Line, lines: Sequence[Line], most: int, most_ahead: int) -> Ticket | None:
+        """What the line's worker should make next. ``most``: of all batches, so many may be ready or ordered."""
         if self._redo:
             # Not to a worker that has yet to answer that the ticket was taken back from it: it could not say which.
             return None if self._redo[0].seq in line.outstanding else heapq.heappop(self._redo)
-        if self._steps == 0 or self._is_enough(line, depth, len(lines)):
+        if self._steps == 0 or (self.ready_count + self.ordered_count >= most and self._has_enough(line)):
             return None
-        if len(line.outstanding) + line.unmerged < self._most_ahead(depth) and not self._is_full(line, lines):
+        if len(line.outstanding) + line.unmerged < most_ahead and not (self._is_short and self._is_full(line, lines)):
             return self._next_ticket()
         return None if line.outstanding else self._stuck_behind(line, lines)
 
@@ -283,21 +296,12 @@ class Dispatch:
         """How many orders the line's worker should have: the one that it is at, and those in its channel."""
         return 1 + line.queue_depth(self._config.message_queue_size, self.largest_slot)
 
-    def _is_enough(self, line: Line, depth: int, workers: int) -> bool:
-        if self.ready_count + self.ordered_count < self._most_on_their_way(depth, workers):
-            return False
+    def _has_enough(self, line: Line) -> bool:
         # Where others have more orders than they should, since they were quick once, one that has none gets its own.
         return bool(line.outstanding) or self.ready_count >= self.ready_most
 
-    @property
-    def _is_short(self) -> bool:
-        """Whether batches are too large for as many as usual to be ready."""
-        return self.ready_most < self._config.data_queue_size
-
     def _is_full(self, line: Line, lines: Sequence[Line]) -> bool:
         """Whether all batches together take as much memory as they may, those that wait for an earlier one too."""
-        if not self._is_short:
-            return False
         count = self.ready_count + self.ordered_count + sum(line.unmerged for line in lines)
         # One is in use. While the next one is taken there are two of them for a moment: not worth a slot of its own.
         if line.outstanding and self._ledger.held_by(Holder.BATCH) > 1:

@@ -21,6 +21,7 @@ from swift_loader.pool.info import WorkerInfo
 from swift_loader.pool.whole import as_given, drawn, samples_of, whole_batches_of
 
 if TYPE_CHECKING:
+    from swift_loader.batch.gathercode import Gather
     from swift_loader.batch.rowcode import Fill
 
 
@@ -134,11 +135,20 @@ class Fetcher:
             MakeFailed: where a sample cannot be had.
             TakenBack: where the batch is not wanted any more.
         """
-        if self._fetch_all is not None:
-            return iter(self._whole(indices, wanted, samples_of))
+        if self.is_whole:
+            return iter(self.whole(indices, wanted))
         if self._crew is not None and not self.careful:
             return self._by_crew(indices, wanted, self._crew)
         return self._one_by_one(indices, wanted)
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether the dataset gives all samples of a batch at once."""
+        return self._fetch_all is not None
+
+    def whole(self, indices: list[int], wanted: Wanted) -> Sequence[Any]:
+        """The samples, as the dataset gives them at once; raises as `samples` does."""
+        return self._whole(indices, wanted, samples_of)  # type: ignore[no-any-return] # a sequence, as was looked at
 
     def takes_singly(self, indices: list[int]) -> bool:
         """Whether these may not be asked for as a whole."""
@@ -149,8 +159,10 @@ class Fetcher:
         """Whether timing each sample apart from its collate would cost too much: then `fill` it is."""
         return self._is_quick and (self._left_untimed > 0 or not self._measures)
 
-    def fill(self, indices: list[int], wanted: Wanted, fill: Fill) -> tuple[int, Any]:
-        """Has the samples fetched and written in one loop; gives back how many, and one that it could not write.
+    def fill(
+        self, indices: list[int], wanted: Wanted, fill: Fill, gather: Gather | None = None
+    ) -> tuple[int, Sequence[Any]]:
+        """Has the samples fetched and stored in one loop; gives back how many, and those that it could not store.
 
         One look at the clock for each still finds a slow one; what of the time was fetching is reckoned from the last
         batch whose samples were timed apart.
@@ -158,7 +170,7 @@ class Fetcher:
         words = self._cell.words
         watch = Watch(
             wanted.word, wanted.seq, words, INDEX, self.due_ns, self.when_due, self._failed,
-            self._looked_at(len(indices)), self._passes,
+            self._looked_at(len(indices)), self._passes, gather=gather,
         )  # fmt: skip
         started = perf_counter_ns()
         count = fill(self._dataset, indices, watch)

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from swift_loader.errors import FailureReport, LoaderClosed
+from swift_loader.pool.berth import refuse_too_large
 from swift_loader.pool.control import Cell
 from swift_loader.pool.dispatch import Delivery, Failed, Full, Ticket
 from swift_loader.pool.failures import error_of, start_error
@@ -22,7 +23,7 @@ from swift_loader.pool.ground import ground_of
 from swift_loader.pool.info import WorkerInfo, set_worker_info
 from swift_loader.pool.keeping import kept, kept_statistics
 from swift_loader.pool.line import Line
-from swift_loader.pool.maker import BatchMaker, Made, refuse_too_large
+from swift_loader.pool.maker import BatchMaker, Made
 from swift_loader.pool.messages import Attachment, Parcel
 from swift_loader.pool.notes import Notes
 from swift_loader.pool.recipe import Recipe, checked_length

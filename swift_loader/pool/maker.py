@@ -14,7 +14,7 @@ import sys
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from time import perf_counter_ns
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 
@@ -23,15 +23,19 @@ from swift_loader.batch.codec import encode
 from swift_loader.batch.collate import RowWriter, column_views, spec_of
 from swift_loader.batch.layout import ALIGNMENT, ENCODED, OBJECT, BatchSpec, Column, aligned
 from swift_loader.batch.misfit import Misfit, Rounded, Unbatchable, explained
+from swift_loader.batch.rowcode import fill_together
 from swift_loader.batch.spare import Spare
 from swift_loader.batch.tree import Mismatch
 from swift_loader.errors import DataError, FailureReport, LayoutError
 from swift_loader.plan.plan import Plan
+from swift_loader.pool.berth import Berth
 from swift_loader.pool.control import COLLATES, ENCODES, FETCHES, Cell
-from swift_loader.pool.fetch import Fetcher, MakeFailed, Wanted
+from swift_loader.pool.fetch import Fetcher, MakeFailed
 from swift_loader.pool.fronts import as_kept, as_repeated
 from swift_loader.pool.info import WorkerInfo
 from swift_loader.pool.recipe import Recipe
+from swift_loader.pool.steady import Steadiness
+from swift_loader.pool.tensor_rows import tensor_rows_of
 
 #: A batch's pickled objects up to this size go with the parcel, larger ones behind the columns in the slot.
 _STREAM_NBYTES = 32 * 1024
@@ -39,30 +43,6 @@ _STREAM_NBYTES = 32 * 1024
 _BLOCK_SAMPLES = 4096
 #: So many layouts are remembered. Most datasets have one; where every batch has its own, none is worth keeping.
 _MANY = 32
-
-
-class Memory(Protocol):
-    """The part of a slot that a batch is written to."""
-
-    memory: Any
-    nbytes: int
-    views: dict[Any, Any]
-
-
-class Berth(Protocol):
-    """The place where a batch is made."""
-
-    def room(self, nbytes: int, keep: int = 0) -> Memory:
-        """The slot, made larger if it has to be; its first ``keep`` bytes stay what they are."""
-        ...
-
-    wanted: Wanted
-    following: int | None
-    """The step of the same epoch that is probably made next."""
-    careful: bool
-    """Its samples are to be fetched one by one, since one of them has killed a worker."""
-    slot_ns: int
-    """So long it took to make a slot, where one had to be made."""
 
 
 @dataclass(slots=True)
@@ -93,12 +73,12 @@ class BatchMaker:
         self.measures = recipe.config.measures
         """Whether it is told what each sample and each batch cost."""
         self._consumer = recipe.consumer
-        self._dataset = dataset
         self._plan = plan
         self._cell = cell
         self._generators = info.generators
         self._fetcher = Fetcher(dataset, recipe.config, info, cell)
         self._fetcher.sample_count = getattr(plan, "sample_count", None)
+        self._steadiness = Steadiness()
         self._spec: BatchSpec | None = None
         self._specs: dict[BatchSpec, BatchSpec] = {}
         self._block: tuple[int, int, list[list[int]]] = (-1, 0, [])
@@ -110,13 +90,15 @@ class BatchMaker:
         self._spare: Spare | None = None
         self._repeated = as_repeated(dataset)
         singly = self._keeps is not None or recipe.config.random_per == "sample"
-        self._reads_into = alone and not singly and hasattr(dataset, "read_into")
+        reader = dataset if hasattr(dataset, "read_into") else tensor_rows_of(dataset)
+        self._reader = reader if alone and not singly else None
+        """Writes the samples of a batch to their rows itself."""
 
     @property
     def is_plain(self) -> bool:
         """Whether batches are made sample by sample, with nothing of the user's after the last one."""
         config = self._config
-        return not (self.looks_ahead or self._reads_into or config.collate_fn or config.batch_encoder)
+        return not (self.looks_ahead or self._reader is not None or config.collate_fn or config.batch_encoder)
 
     def call_at(self, due_ns: int, action: Callable[[], None]) -> None:
         """Has ``action`` called between two samples, once the clock is past ``due_ns``."""
@@ -188,26 +170,33 @@ class BatchMaker:
     def _default_collated(self, indices: list[int], berth: Berth) -> tuple[BatchSpec, int, list[list[Any]]]:
         spec = self._spec
         fits = spec is not None and spec.object_count == 0 and spec.capacity >= len(indices)
-        reads = self._reads_into or self._keeps is not None
+        reads = self._reader is not None or self._keeps is not None
         singly = not reads or not fits or self._fetcher.takes_singly(indices)
         if spec is not None and not singly and self._read_into(spec, indices, berth):
             return spec, len(indices), []
         writer, row, odd = self._filled(spec, indices, berth)
         if spec is not None and row == len(indices):
             return spec, row, []
-        rest = self._fetcher.samples(indices[row + len(odd) :], berth.wanted)
+        left = indices[row + len(odd) :]
+        rest = self._fetcher.samples(left, berth.wanted) if left else ()
+        held: list[Any] | None = None
         try:
             for sample in itertools.chain(odd, rest):
                 if writer is None:
                     writer = self._writer_for(sample, indices, berth)
+                    held = self._steadiness.held_for(writer)
                 writer.write(row, sample)
                 row += 1
+                if held is not None:
+                    held.append(sample)
         except (Misfit, Rounded, Unbatchable, Mismatch) as error:
             kept = self._kept(indices)
             text, row = explained(error, kept, ragged=self._config.ragged == "list")
             raise MakeFailed(FailureReport.of(LayoutError(text), "collate", kept[row])) from error
         if writer is None:
             raise MakeFailed(self._all_skipped(indices))
+        if held:
+            self._steadiness.look(writer, held)
         spec, objects = writer.finish()
         if writer.is_apart:
             writer.lay(berth.room(spec.nbytes, keep=writer.end).memory)
@@ -217,23 +206,32 @@ class BatchMaker:
 
     def _filled(
         self, spec: BatchSpec | None, indices: list[int], berth: Berth
-    ) -> tuple[RowWriter | None, int, list[Any]]:
-        """Has quick samples written in one loop: the writer, how many rows it has, and a sample that did not fit."""
-        if spec is None or spec.capacity < len(indices) or not self._fetcher.is_quick:
-            return None, 0, []
+    ) -> tuple[RowWriter | None, int, Sequence[Any]]:
+        """Has quick samples stored in one go: the writer, how many rows it has, and samples that did not fit."""
+        fetcher = self._fetcher
+        if spec is None or spec.capacity < len(indices) or not (fetcher.is_quick or fetcher.is_whole):
+            return None, 0, ()
         writer = self._writer(spec, berth)
-        if writer.fill is None:
-            return None, 0, []
         writer.begin()
-        row, sample = self._fetcher.fill(indices, berth.wanted, writer.fill)
-        return (writer if row else None), row, [] if row == len(indices) else [sample]
+        if fetcher.is_whole:
+            samples = fetcher.whole(indices, berth.wanted)
+            return (writer, len(samples), ()) if writer.gather and writer.gather(samples) else (None, 0, samples)
+        gather = self._steadiness.gather_of(writer)
+        fill = writer.fill if gather is None else fill_together
+        if fill is None or self._steadiness.is_due(writer):
+            return None, 0, ()
+        row, odd = fetcher.fill(indices, berth.wanted, fill, gather)
+        if gather is not None and odd:
+            self._steadiness.did_not_fit()
+        return (writer if row else None), row, odd
 
     def _read_into(self, spec: BatchSpec, indices: list[int], berth: Berth) -> bool:
         """Has the batch written to its rows as a whole; False where it must be made sample by sample after all."""
         kept = self._keeps
         if kept is None:
-            rows = self._writer(spec, berth).rows(len(indices))
-            self._fetcher.timed(lambda: self._dataset.read_into(indices, rows), None)
+            reader, rows = self._reader, self._writer(spec, berth).rows(len(indices))
+            assert reader is not None
+            self._fetcher.timed(lambda: reader.read_into(indices, rows), None)
             return True
         found = kept.reads_into(indices, spec)
         if found is None:
@@ -364,15 +362,6 @@ class BatchMaker:
             return indices
         skipped = {index for index, _ in self._fetcher.skipped}
         return [index for index in indices if index not in skipped]
-
-
-def refuse_too_large(nbytes: int, most: int) -> None:
-    """Raises `LayoutError` for a batch that is larger than is allowed; a sample is never larger than its batch."""
-    if nbytes > most:
-        raise LayoutError(
-            f"a batch of {nbytes:,} bytes is more than max_batch_nbytes allows, {most:,} (a DataLoader's "
-            "max_minibatch_length): make batch_size smaller, or raise it, by default a quarter of memory_budget"
-        )
 
 
 def _seen(value: Any, column: Column) -> Any:

@@ -24,6 +24,7 @@ from swift_loader.batch.layout import BatchSpec
 from swift_loader.batch.rowcode import NEVER
 from swift_loader.errors import FailureReport
 from swift_loader.pool import faultpoints, guard, messages
+from swift_loader.pool.berth import refuse_too_large
 from swift_loader.pool.channel import SocketChannel
 from swift_loader.pool.clocks import Clocks
 from swift_loader.pool.control import BUILDS, SENDS, WAITS, Control
@@ -32,7 +33,7 @@ from swift_loader.pool.heritage import Heritage
 from swift_loader.pool.info import SetEpoch, WorkerInfo, set_worker_info
 from swift_loader.pool.keeping import kept
 from swift_loader.pool.libraries import libraries_since
-from swift_loader.pool.maker import BatchMaker, Made, refuse_too_large
+from swift_loader.pool.maker import BatchMaker, Made
 from swift_loader.pool.memory import with_memory_told
 from swift_loader.pool.messages import Attachment, Caution, Failure, Hello, Order, Parcel
 from swift_loader.pool.outbox import Outbox

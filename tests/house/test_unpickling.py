@@ -16,6 +16,7 @@ BUILTINS = {"eval", "exec"}
 
 SOCKET = "a datagram of an anonymous pair of sockets, whose other end only our own worker or trainer has"
 MEMORY = "an anonymous memory file of our own family: 0600, without a name, its descriptor passed over such a pair"
+SOURCE = "source made there of our own lines and numbers, not of what came"
 #: (file, function) and why its bytes are ours.
 OURS = {
     ("errors.py", "exception"): SOCKET,
@@ -28,10 +29,9 @@ OURS = {
     ): f"{MEMORY}; or a replay file, which flight.py reads where it is this user's and nobody else can write it",
     ("batch/codec.py", "decode"): MEMORY,
     ("reuse/form.py", ""): "a file of this user alone (owner, mode and names are looked at when it is opened), checked",
-    (
-        "batch/rowcode.py",
-        "compiled",
-    ): "source made there of our own lines and numbers, not of what came",
+    ("batch/rowcode.py", "compiled"): SOURCE,
+    ("batch/rowcode.py", "_filling_together"): SOURCE,
+    ("batch/gathercode.py", "compiled"): SOURCE,
 }
 
 

@@ -54,7 +54,7 @@ def test_it_writes_the_same_bytes(indices):
     watch = _watch()
     assert filler.fill(samples, indices, watch) == len(indices)
     assert memory.tobytes() == expected.tobytes()
-    assert watch.odd is None
+    assert not watch.odd
     assert watch.cell[2] == indices[-1]
     assert watch.slowest_index in indices
 
@@ -69,7 +69,8 @@ def test_it_stops_at_a_sample_that_is_not_plain_and_writes_nothing_of_it(odd, at
         writer.write(row, samples[row])
     watch = _watch()
     assert filler.fill(samples, [0, 1, 2, 3], watch) == at
-    assert watch.odd is odd
+    (found,) = watch.odd
+    assert found is odd
     assert memory.tobytes() == expected.tobytes()
 
 
@@ -135,7 +136,7 @@ def test_it_stops_at_an_odd_sample_wherever_it_looks(rows, at):
     writer, _ = _writer()
     watch = _watch(rows=rows)
     assert writer.fill(samples, list(range(6)), watch) == at
-    assert watch.odd == "odd"
+    assert watch.odd == ("odd",)
 
 
 def test_what_is_due_is_done_once():

@@ -79,6 +79,7 @@ class Making:
     """Makes batches of a dataset and lands them."""
 
     def __init__(self, dataset, batch_size=4, worker=0, **settings):
+        self.dataset = dataset
         self.config = config(batch_size, **settings)
         recipe = Recipe(None, {}, dataset, self.config, 7, 0)
         self.cell = cell()

@@ -79,16 +79,16 @@ def _drawn(making: Making, step: int) -> list[float]:
 def test_it_is_made_again_and_what_comes_is_what_a_worker_with_the_library_makes(kind, random_per, library):
     late = Making(kind(library), random_per=random_per)
     drawn = [_drawn(late, step) for step in range(3)]
-    assert late.maker._dataset.asked[:8] == [*range(4)] * 2
+    assert late.dataset.asked[:8] == [*range(4)] * 2
     again = Making(kind(library), random_per=random_per)
     assert [_drawn(again, step) for step in range(3)] == drawn
-    assert again.maker._dataset.asked == [*range(12)]
+    assert again.dataset.asked == [*range(12)]
 
 
 def test_rows_that_the_dataset_writes_itself_are_written_again(library):
     late = Making(ReadsInto(library, first=5))
     drawn = [_drawn(late, step) for step in range(3)][1:]
-    assert late.maker._dataset.asked == [0, 1, 2, 3, *[4, 5, 6, 7] * 2, 8, 9, 10, 11]
+    assert late.dataset.asked == [0, 1, 2, 3, *[4, 5, 6, 7] * 2, 8, 9, 10, 11]
     again = Making(ReadsInto(library))
     assert [_drawn(again, step) for step in range(3)][1:] == drawn
 
@@ -254,6 +254,6 @@ def test_a_dataset_that_makes_itself_new_generators_at_each_sample_is_not_follow
             return index
 
     making = Making(Restless())
-    making.info.generators.find(dataset=making.maker._dataset)
+    making.info.generators.find(dataset=making.dataset)
     assert [_drawn(making, step) for step in range(3)] == [[0, 1, 2, 3], [4, 5, 6, 7], [8, 9, 10, 11]]
-    assert making.maker._dataset.count <= 16
+    assert making.dataset.count <= 16

@@ -60,7 +60,7 @@ def test_objects_beside_columns_go_with_the_parcel_or_behind_the_columns():
         making = Making(Listed([(np.full(10, i), "x" * length, np.array([str(i)])) for i in range(4)]))
         made = making.made(0)
         assert (made.stream is None) == (length > 3)
-        assert same(making.batch(0), collated(list(making.maker._dataset.samples)))
+        assert same(making.batch(0), collated(list(making.dataset.samples)))
 
 
 def test_large_objects_lie_in_the_slot_and_do_not_overlap_the_columns():
@@ -265,7 +265,7 @@ def test_the_order_of_keys_is_that_of_the_batchs_first_sample(turned, batch_size
 def test_batches_that_promote_are_what_their_samples_make_them(leaves):
     making = Making(Listed([(np.full(3, i), leaf, f"{i}") for i, leaf in enumerate(leaves)]), 3)
     for step, start in enumerate(range(0, len(leaves), 3)):
-        assert same(making.batch(step), collated(making.maker._dataset.samples[start : start + 3]))
+        assert same(making.batch(step), collated(making.dataset.samples[start : start + 3]))
 
 
 def test_a_wide_column_lies_behind_large_ones():

@@ -21,11 +21,11 @@ def counted(monkeypatch):
         seen["taken over from a slow worker"] += ticket is not None
         return ticket
 
-    def count_waits(self, line, depth, lines):
+    def count_waits(self, line, *given):
         seen["kept from the worker that has yet to answer"] += bool(
             self._redo and self._redo[0].seq in line.outstanding
         )
-        return ticket_for(self, line, depth, lines)
+        return ticket_for(self, line, *given)
 
     monkeypatch.setattr(Dispatch, "_stuck_behind", count_stuck)
     monkeypatch.setattr(Dispatch, "_ticket_for", count_waits)
