@@ -179,7 +179,8 @@ class Worker:
             looks = self._clocks is not None or scale.due_ns != NEVER
             begun = perf_counter_ns() if looks else 0
             while not self._orders:
-                self._outbox.flush()
+                if not (self._outbox.is_waiting and self._channel.has_message()):
+                    self._outbox.flush()
                 self._cell.enter(WAITS)
                 if not self._receive():
                     return
@@ -266,7 +267,8 @@ class Worker:
             new_spec = made.spec if is_new else None
             parcel.attachment = Attachment(new_spec, made.stream, made.spans, berth.made is not None, skipped)
         datagram = messages.write_parcel(parcel)
-        if parcel.attachment is None and self._may_wait and self._orders and parcel.collate_ns < _QUICK_NS:
+        is_quick = parcel.attachment is None and self._may_wait and parcel.collate_ns < _QUICK_NS
+        if is_quick and (self._orders or self._channel.has_message()):
             self._outbox.send_soon(datagram, perf_counter_ns())
             self._maker.call_at(self._outbox.due_ns, self._outbox.flush)
         elif berth.made is None:
