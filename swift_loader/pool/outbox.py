@@ -1,9 +1,9 @@
 """The worker's side of the channel: parcels of quick batches leave together.
 
 A send that wakes the consumer costs both 12 us and more, as much as a third of a small batch. So a parcel waits for the
-next ones while more such batches are ordered: for eleven others, as many as are ordered at a time, or for a millisecond,
-which the maker watches between samples. A thread watches too, every 20 ms while something waits: a sample that blocks
-must not keep back what is done.
+next ones while more such batches are ordered: for eleven others, which is how many are ordered at a time, or for a
+millisecond, which the maker watches between samples. A thread watches too, every 20 ms while something waits: a sample
+that blocks must not keep back what is done.
 """
 
 from __future__ import annotations
