@@ -66,6 +66,7 @@ def test_batches_that_are_ready_hold_new_tickets_back_until_one_is_taken():
 LARGE = 40 << 20  # six of them make 256 MB
 VERY_LARGE = 300 << 20
 QUICK_NS = 5_000_000
+VERY_SLOW_NS = 200_000_000
 
 
 @pytest.mark.parametrize(
@@ -73,6 +74,9 @@ QUICK_NS = 5_000_000
     [
         (LARGE, QUICK_NS, 2, 6),
         (LARGE, SLOW_NS, 2, 4),  # of slow ones half as many, but two for each
+        (LARGE, VERY_SLOW_NS, 2, 3),  # one that is ready, and one for each
+        (LARGE, VERY_SLOW_NS, 8, 9),
+        (10, VERY_SLOW_NS, 2, 12),
         (LARGE, QUICK_NS, 8, 10),
         (VERY_LARGE, QUICK_NS, 1, 3),
         (VERY_LARGE, QUICK_NS, 4, 6),
@@ -130,6 +134,100 @@ def test_large_batches_that_the_user_keeps_hold_nobody_back():
                 world.read(worker)
         assert world.take().ticket.step == step
     assert world.ledger.held_by(Holder.BATCH) == 30
+
+
+def test_of_large_batches_that_take_very_long_none_waits_in_a_channel():
+    world = _world(None, None, slot_nbytes=LARGE)
+    for _ in range(3):
+        for worker in world.workers:
+            world.feed(worker)
+            world.begin(worker)
+            world.finish(worker, ns=VERY_SLOW_NS)
+            world.read(worker)
+        while world.ready:
+            world.take()
+            world.drop()
+    for worker in world.workers:
+        world.feed(worker)
+    assert [len(worker.line.outstanding) for worker in world.workers] == [1, 1]
+
+
+def _made(world, worker):
+    world.begin(worker)
+    world.finish(worker, ns=VERY_SLOW_NS)
+    world.read(worker)
+
+
+def _one_held_and_both_at_work():
+    """The consumer, who waits for each batch, has one; both workers make the next ones."""
+    world = _world(None, None, slot_nbytes=LARGE)
+    for worker in world.workers:
+        world.feed(worker)
+    for step in range(4):
+        worker = world.workers[step % 2]
+        _made(world, worker)
+        world.take()
+        if step:
+            world.drop()
+        world.feed(worker)
+    assert world.ledger.held_by(Holder.BATCH) == 1
+    assert world.dispatch.ordered_count == 2
+    return world
+
+
+def test_no_slot_is_made_while_the_consumer_comes_for_a_large_batch_and_drops_the_last_one():
+    world = _one_held_and_both_at_work()
+    slots, worker = len(world.slots), world.workers[0]
+    _made(world, worker)
+    world.dispatch.homecoming.is_awaited = True
+    world.feed(worker)  # the batch is ready, and was not taken yet
+    assert not worker.line.outstanding
+    assert world.dispatch.wants_slot
+    world.dispatch.homecoming.is_awaited = False
+    world.take()
+    world.feed(worker)  # taken, and the one before is still there
+    assert not worker.line.outstanding
+    world.drop()
+    world.feed(worker)
+    assert worker.line.outstanding
+    assert len(world.slots) == slots == 3
+
+
+def test_a_consumer_that_keeps_its_large_batches_gets_another_slot_as_soon_as_it_waits():
+    world = _one_held_and_both_at_work()
+    worker = world.workers[0]
+    _made(world, worker)
+    world.take()
+    world.feed(worker)
+    assert not worker.line.outstanding
+    world.dispatch.homecoming.is_awaited = True  # it waits for the next one, and has dropped nothing
+    world.feed(worker)
+    assert worker.line.outstanding
+
+
+def test_a_consumer_that_keeps_all_its_large_batches_holds_nobody_back():
+    world = _world(None, None, slot_nbytes=LARGE)
+    for step in range(20):
+        worker = world.workers[step % 2]
+        world.feed(worker)
+        assert worker.line.outstanding
+        _made(world, worker)
+        assert world.take().ticket.step == step
+
+
+def test_without_another_worker_at_work_no_slot_is_waited_for():
+    world = _world(None, slot_nbytes=LARGE)
+    (worker,) = world.workers
+    for _ in range(4):
+        world.feed(worker)
+        assert worker.line.outstanding
+        _made(world, worker)
+        world.take()
+        if len(world.held) > 1:
+            world.drop()
+    _made(world, worker)
+    world.feed(worker)
+    assert worker.line.outstanding
 
 
 def _to_feed(world):
