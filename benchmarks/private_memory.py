@@ -27,9 +27,9 @@ def held_mb(pids: Iterable[int]) -> float:
     """What processes hold together, in MB: each page once, however many of them have it.
 
     Memory of their own, and shared memory, as the kernel divides it among those who have it (PSS). Pages of programs
-    and libraries as many as the one has that has most of them: the kernel divides these by all processes of the machine,
-    so that whatever else runs there would change the result. And what waits between two of them: shared memory that has
-    a descriptor, and that none of them maps just now.
+    and libraries as many as the one has that has most of them: the kernel divides these by all processes of the
+    machine, so that whatever else runs there would change the result. And what waits between two of them: shared memory
+    that has a descriptor, and that none of them maps just now.
     """
     nbytes, of_files, mapped, open_files = 0, 0, set[int](), dict[int, int]()
     for pid in pids:

@@ -109,12 +109,15 @@ class Exchange:
         homecoming.is_awaited = True
         try:
             if self._dispatch.is_patient:
-                with self._lock:
-                    if self._dispatch.wants_slot:  # a worker has waited for a batch to be dropped: now it was, or never
-                        self._ring_the_hungry()
+                self._begins_to_wait(self._dispatch)
             return self._ready.get(timeout=timeout_s)
         finally:
             homecoming.is_awaited = False
+
+    def _begins_to_wait(self, dispatch: Dispatch) -> None:
+        with self._lock:
+            if dispatch.wants_slot:  # a worker has waited for a batch to be dropped: that has happened now, or will not
+                self._ring_the_hungry()
 
     @property
     def ready_count(self) -> int:
