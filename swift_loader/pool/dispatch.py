@@ -42,7 +42,7 @@ _AHEAD_NBYTES = 256 << 20
 #: However large batches are, so many are kept ready: one is handed out while another one waits.
 _LEAST_READY = 2
 #: Where batches take longer than this, and are large, no order waits in a channel, and a single batch is kept ready.
-_UNHURRIED_NS = 100_000_000
+_UNHURRIED_NS = 80_000_000
 #: With a good stock, the consumer sees to new orders once it has taken what a worker makes in so long: to wake a thread
 #: costs more than most quick batches do.
 _WORTH_ORDERING_NS = 1_000_000
