@@ -207,7 +207,7 @@ class Dispatch:
         """The consumer has taken a delivery."""
         self.ready_count -= 1
         self._taken += 1
-        if self.is_patient:
+        if self.is_short:
             self.homecoming.takes()
         if isinstance(delivery, Full):
             self._ledger.landing(delivery.parcel.slot)
@@ -256,11 +256,6 @@ class Dispatch:
         return min(config.data_queue_size, max(least, fitting - config.worker_count))
 
     @property
-    def is_patient(self) -> bool:
-        """Whether batches are so large and take so long that to wait a moment is better than another slot."""
-        return self._is_unhurried and self._is_short
-
-    @property
     def next_seq(self) -> int:
         """The number of the next new ticket; all before it were given out."""
         return self._next.seq
@@ -292,13 +287,13 @@ class Dispatch:
         return None if line.outstanding else self._stuck_behind(line, lines)
 
     def _slot_for(self, line: Line) -> int | None:
-        if self.is_patient and self.homecoming.is_near(self.ready_count, self.ordered_count):
+        if self.is_short and self.homecoming.is_near(self.ready_count, self.ordered_count):
             return None
         return self._ledger.take(self.largest_slot, line.known)
 
     def _depth(self, line: Line) -> int:
         """How many orders the line's worker should have: the one that it is at, and those in its channel."""
-        if self.is_patient:
+        if self._is_unhurried and self.is_short:  # to come back for an order costs them nothing
             return 1
         return 1 + line.queue_depth(self._config.message_queue_size, self.largest_slot)
 
@@ -309,13 +304,13 @@ class Dispatch:
         return bool(line.outstanding) or self.ready_count >= self.ready_most
 
     @property
-    def _is_short(self) -> bool:
+    def is_short(self) -> bool:
         """Whether batches are too large for as many as usual to be ready."""
         return self.ready_most < self._config.data_queue_size
 
     def _is_full(self, line: Line, lines: Sequence[Line]) -> bool:
         """Whether all batches together take as much memory as they may, those that wait for an earlier one too."""
-        if not self._is_short:
+        if not self.is_short:
             return False
         count = self.ready_count + self.ordered_count + sum(line.unmerged for line in lines)
         # One is in use. While the next one is taken there are two of them for a moment: not worth a slot of its own.
@@ -326,7 +321,7 @@ class Dispatch:
 
     def _most_on_their_way(self, depth: int, workers: int) -> int:
         """Channels are kept filled: ten batches of 50 us are gone before an idle worker has woken up."""
-        if self._is_short:
+        if self.is_short:
             return self.ready_most + workers
         return max(self.ready_most + workers * max(1, depth - 1), workers * depth)
 

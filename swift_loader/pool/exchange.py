@@ -108,7 +108,7 @@ class Exchange:
         homecoming = self._dispatch.homecoming
         homecoming.is_awaited = True
         try:
-            if self._dispatch.is_patient:
+            if self._dispatch.is_short:
                 self._begins_to_wait(self._dispatch)
             return self._ready.get(timeout=timeout_s)
         finally:

@@ -1,7 +1,7 @@
 """Whether a slot is about to come home, so that none is to be made. Pure: looks at the ledger, and at who waits.
 
-Who goes through a loader drops each batch when it has the next one: for a moment it has two. Where batches are large
-and take long, a worker that is done just then had better wait for that moment than have a slot made for good.
+Who goes through a loader drops each batch when it has the next one: for a moment it has two. Where batches are large,
+a worker that is done just then had better wait for that moment: to make a slot takes longer, and it is there for good.
 """
 
 from __future__ import annotations
