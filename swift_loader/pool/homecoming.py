@@ -17,15 +17,15 @@ class Homecoming:
 
     def __init__(self, ledger: Ledger) -> None:
         self._ledger = ledger
-        self._held = -1
-        """So many batches it had when it came for the last one."""
-        self._is_steady = False
-        """It had as many the time before: it drops one for each that it takes."""
+        self._most = 1
+        """So many batches it had at most when it came for another."""
+        self._is_steady = True
+        """It had no more than that the last time: it drops one for each that it takes."""
 
     def takes(self) -> None:
         """The consumer takes a delivery, and has dropped what it will drop before that."""
         held = self._ledger.held_by(Holder.BATCH)
-        self._held, self._is_steady = held, held == self._held
+        self._is_steady, self._most = held <= self._most, max(held, self._most)
 
     def is_near(self, ready: int, ordered: int) -> bool:
         """Whether one comes so soon that it is worth waiting for; with nothing else to come, nothing is waited for.
@@ -37,4 +37,4 @@ class Homecoming:
         leased = self._ledger.held_by(Holder.BATCH)
         if self.is_awaited:
             return ready > 0 and leased > 0
-        return self._is_steady and leased > self._held and ready + ordered > 0
+        return self._is_steady and leased > self._most and ready + ordered > 0
