@@ -23,22 +23,43 @@ def private_mb(pid: int) -> float:
     return kilobytes * 1024 / 1e6
 
 
-def shared_out_mb(pids: Iterable[int]) -> float:
-    """What processes hold, with pages that several share divided among them (PSS), in MB.
+def held_mb(pids: Iterable[int]) -> float:
+    """What processes hold together, in MB: each page once, however many of them have it.
 
-    And what waits between two of them: shared memory that has a descriptor, and that none of them maps just now.
+    Memory of their own, and shared memory, as the kernel divides it among those who have it (PSS). Pages of programs
+    and libraries as many as the one has that has most of them: the kernel divides these by all processes of the
+    machine, so that whatever else runs there would change the result. And what waits between two of them: shared memory
+    that has a descriptor, and that none of them maps just now.
     """
-    nbytes, mapped, open_files = 0, set[int](), dict[int, int]()
+    nbytes, of_files, mapped, open_files = 0, 0, set[int](), dict[int, int]()
     for pid in pids:
         folder = Path(f"/proc/{pid}")
         try:
-            _, found, rest = (folder / "smaps_rollup").read_text().partition("\nPss:")
+            if _is_about_to_start(folder):
+                continue
+            divided, whole = _figures(folder / "smaps_rollup"), _figures(folder / "status")
             mapped |= {int(line.split()[4]) for line in (folder / "maps").read_text().splitlines() if _is_shared(line)}
         except (FileNotFoundError, ProcessLookupError):  # it has just gone
             continue
-        nbytes += int(rest.split(maxsplit=1)[0]) * 1024 if found else 0
+        nbytes += divided.get("Pss_Anon", 0) + divided.get("Pss_Shmem", 0)
+        of_files = max(of_files, whole.get("RssFile", 0))
         open_files.update(_shared_files(folder / "fd"))
-    return (nbytes + sum(size for inode, size in open_files.items() if inode not in mapped)) / 1e6
+    return (nbytes + of_files + sum(size for inode, size in open_files.items() if inode not in mapped)) / 1e6
+
+
+def _figures(file: Path) -> dict[str, int]:
+    lines = [line.split() for line in file.read_text().splitlines()]
+    return {words[0].rstrip(":"): int(words[1]) * 1024 for words in lines if words[-1] == "kB"}
+
+
+def _is_about_to_start(folder: Path) -> bool:
+    """Whether it still has the very memory of its parent, which waits until it has become another program (vfork)."""
+    parent = Path(f"/proc/{(folder / 'stat').read_text().rpartition(')')[2].split()[1]}")
+    try:
+        waits = (parent / "stat").read_text().rpartition(")")[2].split()[0] == "D"
+        return waits and (folder / "maps").read_text() == (parent / "maps").read_text()
+    except (FileNotFoundError, ProcessLookupError):
+        return False
 
 
 def _is_shared(line: str) -> bool:

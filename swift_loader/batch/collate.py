@@ -322,13 +322,19 @@ def _column_of(leaf: Any, path: str) -> Column:
 
 
 def _numpy_column(leaf: Any, path: str) -> Column:
-    if isinstance(leaf, np.ma.MaskedArray):
+    if is_masked(leaf):
         raise Unbatchable(path, "MaskedArray, whose mask would be lost", "Give its data and its mask as two leaves")
     dtype = leaf.dtype
     if dtype.kind not in "biufc" or dtype.char in "gG":  # torch has no place for text, dates, records, long doubles
         return _OBJECTS
     _refuse_many_dimensions(leaf, path)
     return Column("array", dtype.name, leaf.shape, row_nbytes=leaf.nbytes)
+
+
+def is_masked(array: Any) -> bool:
+    """Whether an array has a mask: numpy's module for these, 3 MB in each worker, is not loaded to ask it."""
+    masks: Any = sys.modules.get("numpy.ma")
+    return masks is not None and isinstance(array, masks.MaskedArray)
 
 
 def _refuse_many_dimensions(leaf: Any, path: str) -> None:

@@ -22,6 +22,7 @@ import numpy as np
 import torch
 from torch.nn.utils.rnn import PackedSequence
 
+from swift_loader.batch.collate import is_masked
 from swift_loader.errors import DataError
 
 if TYPE_CHECKING:
@@ -132,7 +133,7 @@ def _own_way(kind: type) -> _Way | None:
 
 def _moved_array(array: Array, act: Act) -> Any:
     dtype = array.dtype
-    if dtype.kind not in "biufc" or dtype.char in "gG" or isinstance(array, np.ma.MaskedArray):
+    if dtype.kind not in "biufc" or dtype.char in "gG" or is_masked(array):
         return array  # torch has no place for it
     if not (array.flags.writeable and dtype.isnative) or any(stride < 0 for stride in array.strides):
         array = array.astype(dtype.newbyteorder("="))  # torch takes what it could write to, from front to back

@@ -21,7 +21,7 @@ from typing import Any
 
 from swift_loader.pool import guard
 from swift_loader.pool.memory import free_nbytes
-from swift_loader.pool.threads import one_thread_each
+from swift_loader.pool.threads import Setter, one_thread_each
 
 #: Of a trainer that holds more than this, or more than this part of what is free, no copy is made: what it lets go of
 #: later would stay with the copy. A dataset that was given is to stay, so then it does not count.
@@ -90,11 +90,11 @@ def quiet() -> Iterator[None]:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
-def be_a_copy(keep: Iterable[int]) -> None:
+def be_a_copy(keep: Iterable[int], setters: Iterable[Setter]) -> None:
     """In the copy, while signals are blocked: lets go of what is the trainer's alone."""
     guard.drop_what_is_the_trainers()
     _drop_connections(set(keep))
-    one_thread_each()
+    one_thread_each(setters)
     tqdm: Any = sys.modules.get("tqdm.std")
     if tqdm is not None:
         tqdm.tqdm.set_lock(threading.RLock())  # the one that was held while this process was made stays closed
@@ -204,7 +204,7 @@ def _is_connection(fd: int) -> bool:
 def _opened() -> dict[int, str]:
     """The descriptors of this process, and what they lead to."""
     found = {}
-    for entry in Path("/proc/self/fd").iterdir():
+    for name in os.listdir("/proc/self/fd"):  # noqa: PTH208 - in a copy each object is a page of its own
         with contextlib.suppress(OSError):  # the one that listed the folder
-            found[int(entry.name)] = str(entry.readlink())
+            found[int(name)] = os.readlink(f"/proc/self/fd/{name}")  # noqa: PTH115 - as above
     return found

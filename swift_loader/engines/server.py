@@ -17,7 +17,7 @@ from swift_loader.engines import copied, zygote
 from swift_loader.engines.lifeline import Ends, Lifeline, ends, is_readable
 from swift_loader.engines.procfs import is_dead_child, is_stopped
 from swift_loader.errors import FailureReport, LoaderClosed, WorkerStartFailed
-from swift_loader.pool import guard, messages
+from swift_loader.pool import guard, messages, threads
 from swift_loader.pool.channel import SocketChannel
 from swift_loader.pool.heritage import Heritage
 from swift_loader.pool.limits import refusals_told, why_no_process
@@ -253,24 +253,24 @@ def _room_beside(fd: int) -> Iterator[None]:
 
 
 def _forked(made: Ends, recipe: Recipe) -> int:
-    pid = 0
+    pid, setters = 0, threads.setters()
     try:
         with copied.quiet(), refusals_told():
             pid = os.fork()
             if pid == 0:
-                _be_server(made, recipe)
+                _be_server(made, recipe, setters)
     except BaseException:  # what a signal's handler has raised, now that it may run
         _undo(pid)
         raise
     return pid
 
 
-def _be_server(made: Ends, recipe: Recipe) -> None:
+def _be_server(made: Ends, recipe: Recipe, setters: list[threads.Setter]) -> None:
     """The whole life of a server that is a copy."""
     status = 1
     try:
         made.ours.close()
-        zygote.main_copied(made.theirs.detach(), made.lifeline.alive, recipe)
+        zygote.main_copied(made.theirs.detach(), made.lifeline.alive, recipe, setters)
         status = 0
     except BaseException:  # noqa: BLE001 - nothing may return into the trainer's frames
         sys.excepthook(*sys.exc_info())

@@ -34,6 +34,7 @@ from swift_loader.pool.channel import SocketChannel
 from swift_loader.pool.heritage import Heritage
 from swift_loader.pool.payload import unpack
 from swift_loader.pool.recipe import Recipe
+from swift_loader.pool.threads import Setter
 
 #: None is the kind of a message between workers and consumers, at which tests may have a process die.
 LOAD, PREPARE, FORK, BRANCH, LEAVE, DONE, FAILED, REFUSED = range(101, 109)
@@ -49,10 +50,10 @@ def main(server_fd: int, lifeline_fd: int, modules: list[str]) -> None:
     Zygote(_channel(server_fd), lifeline_fd, None).serve()
 
 
-def main_copied(server_fd: int, lifeline_fd: int, recipe: Recipe) -> None:
+def main_copied(server_fd: int, lifeline_fd: int, recipe: Recipe, setters: list[Setter]) -> None:
     """Runs in a copy of the trainer, in which signals are blocked."""
     gc.disable()
-    be_a_copy(keep=(server_fd, lifeline_fd))
+    be_a_copy((server_fd, lifeline_fd), setters)
     guard.arm(lifeline_fd, "swift-zygote")
     Zygote(_channel(server_fd), lifeline_fd, recipe).serve()
 

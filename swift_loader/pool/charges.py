@@ -13,7 +13,10 @@ from __future__ import annotations
 
 from collections import Counter
 from enum import Enum
+from itertools import islice
 from typing import TYPE_CHECKING, TypeAlias
+
+from swift_loader.pool.messages import Caution
 
 if TYPE_CHECKING:
     from swift_loader.config import LoaderConfig
@@ -65,6 +68,13 @@ class Charges:
     def count(self, seq: int) -> int:
         """How many workers a batch has killed."""
         return self._deaths[seq].total()
+
+    def caution(self, seq: int, told_count: int) -> Caution | None:
+        """What a worker that knows of so many left out samples is to be told before this batch."""
+        is_careful = seq in self._deaths
+        if not self._skips or not (is_careful or told_count < len(self.left_out)):
+            return None
+        return Caution(seq if is_careful else 0, dict(islice(self.left_out.items(), told_count, None)))
 
     def is_given_up(self, seq: int, death: Death) -> bool:
         """Counts a death at a batch; says whether it is given up for that. A sample may be left out instead."""

@@ -16,16 +16,16 @@ from __future__ import annotations
 import heapq
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import islice
 from time import perf_counter_ns
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 from swift_loader.errors import FailureReport
 from swift_loader.pool.charges import Charges
+from swift_loader.pool.homecoming import Homecoming
 from swift_loader.pool.ledger import Holder, Ledger
 from swift_loader.pool.line import Line
 from swift_loader.pool.merge import AsTheyCome, InOrder, Merge
-from swift_loader.pool.messages import Caution, Order, Parcel
+from swift_loader.pool.messages import Order, Parcel
 from swift_loader.position import Position
 
 if TYPE_CHECKING:
@@ -41,6 +41,8 @@ _BURST = 12
 _AHEAD_NBYTES = 256 << 20
 #: However large batches are, so many are kept ready: one is handed out while another one waits.
 _LEAST_READY = 2
+#: Where batches take longer than this, and are large, no order waits in a channel, and a single batch is kept ready.
+_UNHURRIED_NS = 80_000_000
 #: With a good stock, the consumer sees to new orders once it has taken what a worker makes in so long: to wake a thread
 #: costs more than most quick batches do.
 _WORTH_ORDERING_NS = 1_000_000
@@ -104,15 +106,16 @@ class Dispatch:
         self.ordered_count = 0
         """Orders that were not answered, of all workers."""
         self.largest_slot = 0
-        self._is_slow = False
-        """Batches take long, as far as the last one tells."""
+        self._is_slow = self._is_unhurried = False
+        """Batches take long, or very long, as far as the last one tells."""
+        self.homecoming = Homecoming(ledger)
         self._taken = 0
         """Deliveries since the consumer last saw to new orders ..."""
         self._batch_ns = 0.0
         """... and what the slowest worker took for a batch, then or since."""
         self.ready_most = 0
         """How many merged batches are to wait for the consumer, beside those that workers have in hand."""
-        self._is_short = False
+        self.is_short = False
         """Batches are too large for as many as usual to be ready."""
         self._fit_stock()
         self._begin_epoch(Position())
@@ -137,7 +140,7 @@ class Dispatch:
         most, most_ahead = self._most_on_their_way(depth, len(lines)), self._most_ahead(depth)
         while len(line.outstanding) < depth and len(orders) < _BURST:
             ticket = self._ticket_for(line, lines, most, most_ahead)
-            slot = None if ticket is None else self._ledger.take(self.largest_slot, line.known)
+            slot = None if ticket is None else self._slot_for(line)
             if ticket is None or slot is None:
                 if ticket is not None:
                     heapq.heappush(self._redo, ticket)
@@ -154,8 +157,9 @@ class Dispatch:
         line.has_told = True
         line.took(parcel.fetch_ns + parcel.collate_ns + parcel.encode_ns)
         self._batch_ns = max(self._batch_ns, line.batch_ns)
-        if line.is_slow != self._is_slow:
-            self._is_slow = not self._is_slow
+        is_unhurried = line.batch_ns > _UNHURRIED_NS
+        if line.is_slow != self._is_slow or is_unhurried != self._is_unhurried:
+            self._is_slow, self._is_unhurried = line.is_slow, is_unhurried
             self._fit_stock()
         self._ledger.filled(order.slot, slot_nbytes)
         if slot_nbytes > self.largest_slot:
@@ -215,6 +219,8 @@ class Dispatch:
         """The consumer has taken a delivery."""
         self.ready_count -= 1
         self._taken += 1
+        if self.is_short:
+            self.homecoming.takes()
         if isinstance(delivery, Full):
             self._ledger.landing(delivery.parcel.slot)
 
@@ -278,8 +284,9 @@ class Dispatch:
         most = config.data_queue_size
         if config.ahead_nbytes is not None and nbytes:
             fitting = config.ahead_nbytes // (2 * nbytes if self._is_slow else nbytes)
-            most = min(most, max(_LEAST_READY, fitting - config.worker_count))
-        self.ready_most, self._is_short = most, most < config.data_queue_size
+            least = 1 if self._is_unhurried else _LEAST_READY
+            most = min(most, max(least, fitting - config.worker_count))
+        self.ready_most, self.is_short = most, most < config.data_queue_size
 
     def _ticket_for(self, line: Line, lines: Sequence[Line], most: int, most_ahead: int) -> Ticket | None:
         """What the line's worker should make next. ``most``: of all batches, so many may be ready or ordered."""
@@ -288,12 +295,19 @@ class Dispatch:
             return None if self._redo[0].seq in line.outstanding else heapq.heappop(self._redo)
         if self._steps == 0 or (self.ready_count + self.ordered_count >= most and self._has_enough(line)):
             return None
-        if len(line.outstanding) + line.unmerged < most_ahead and not (self._is_short and self._is_full(line, lines)):
+        if len(line.outstanding) + line.unmerged < most_ahead and not (self.is_short and self._is_full(line, lines)):
             return self._next_ticket()
         return None if line.outstanding else self._stuck_behind(line, lines)
 
+    def _slot_for(self, line: Line) -> int | None:
+        if self.is_short and self.homecoming.is_near(self.ready_count, self.ordered_count):
+            return None
+        return self._ledger.take(self.largest_slot, line.known)
+
     def _depth(self, line: Line) -> int:
         """How many orders the line's worker should have: the one that it is at, and those in its channel."""
+        if self._is_unhurried and self.is_short:  # to come back for an order costs them nothing
+            return 1
         return 1 + line.queue_depth(self._config.message_queue_size, self.largest_slot)
 
     def _has_enough(self, line: Line) -> bool:
@@ -306,11 +320,12 @@ class Dispatch:
         # One is in use. While the next one is taken there are two of them for a moment: not worth a slot of its own.
         if line.outstanding and self._ledger.held_by(Holder.BATCH) > 1:
             count += 1
-        return count >= max(self.ready_most + len(lines), 2 * len(lines))
+        most = self.ready_most + len(lines)
+        return count >= (most if self._is_unhurried else max(most, 2 * len(lines)))
 
     def _most_on_their_way(self, depth: int, workers: int) -> int:
         """Channels are kept filled: ten batches of 50 us are gone before an idle worker has woken up."""
-        if self._is_short:
+        if self.is_short:
             return self.ready_most + workers
         return max(self.ready_most + workers * max(1, depth - 1), workers * depth)
 
@@ -360,24 +375,15 @@ class Dispatch:
             line.slot_waits[ticket.seq] = perf_counter_ns() - line.slotless_ns
             line.slotless_ns = 0
         self._slot_words[slot] = ticket.seq
-        if self._charges:
-            self._caution(ticket, line)
+        if self._charges and (caution := self._charges.caution(ticket.seq, line.told_count)) is not None:
+            line.cautions.append(caution)
+            line.told_count = len(self._charges.left_out)
         return order
 
     def _answered(self, seq: int, line: Line) -> Order:
         order = line.outstanding.pop(seq)
         self.ordered_count -= 1
         return order
-
-    def _caution(self, ticket: Ticket, line: Line) -> None:
-        """Has the worker know which samples to leave out, and be careful with a ticket at which another one died."""
-        if self._config.on_error != "skip":
-            return
-        is_careful, left_out = ticket.seq in self._charges, self._charges.left_out
-        if is_careful or line.told_count < len(left_out):
-            news = dict(islice(left_out.items(), line.told_count, None))
-            line.cautions.append(Caution(ticket.seq if is_careful else 0, news))
-            line.told_count = len(left_out)
 
     def _is_valid(self, order: Order) -> bool:
         return bool(self._slot_words[order.slot] == order.seq)

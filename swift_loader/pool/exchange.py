@@ -85,7 +85,7 @@ class Exchange:
     def take(self, timeout_s: float) -> _Ready | None:
         """The next delivery, or an error that ends all; None if nothing came in time."""
         try:
-            delivery = self._ready.get(timeout=timeout_s) if timeout_s else self._ready.get_nowait()
+            delivery = self._awaited(timeout_s) if timeout_s else self._ready.get_nowait()
         except Empty:
             return None
         if isinstance(delivery, BaseException):
@@ -96,11 +96,28 @@ class Exchange:
                 if isinstance(delivery, Full):
                     self._ledger.thrown_away(delivery.parcel.slot)
                 return None
-            self._known.taken(delivery)
             self._bring_home()
+            self._known.taken(delivery)
             for line in self._known.to_feed(self._lines):
                 self._ring(line)
         return delivery
+
+    def _awaited(self, timeout_s: float) -> _Ready:
+        if self._dispatch is None:
+            return self._ready.get(timeout=timeout_s)
+        homecoming = self._dispatch.homecoming
+        homecoming.is_awaited = True
+        try:
+            if self._dispatch.is_short:
+                self._begins_to_wait(self._dispatch)
+            return self._ready.get(timeout=timeout_s)
+        finally:
+            homecoming.is_awaited = False
+
+    def _begins_to_wait(self, dispatch: Dispatch) -> None:
+        with self._lock:
+            if dispatch.wants_slot:  # a worker has waited for a batch to be dropped: that has happened now, or will not
+                self._ring_the_hungry()
 
     @property
     def ready_count(self) -> int:

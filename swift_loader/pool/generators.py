@@ -20,6 +20,7 @@ from functools import partial
 from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
+import numpy.random  # each worker draws from it: loaded before they are forked, and not in each of them
 
 from swift_loader.plan.seeding import derive
 from swift_loader.pool.reach import reachable

@@ -12,7 +12,6 @@ import os
 import select
 import signal
 import sys
-from pathlib import Path
 
 _M_TRIM_THRESHOLD, _M_TOP_PAD, _M_MMAP_THRESHOLD = -1, -2, -3
 _KEEP_NBYTES = 1 << 30
@@ -22,6 +21,12 @@ _PR_SET_NAME = 15
 #: Of at most 1000; a trainer has 0.
 _OOM_SCORE = 500
 _STANDARD_INPUT, _STANDARD_ERROR = 0, 2
+
+#: Looked up once, before anything is forked: a process that does it again makes all these objects anew, each time.
+_libc = ctypes.CDLL(None)
+_mallopt, _prctl, _set_handler = (getattr(_libc, name, None) for name in ("mallopt", "prctl", "signal"))
+#: Any function that needs nothing and is safe in a handler of a signal.
+_harmless = ctypes.cast(_libc.getpid, ctypes.c_void_p)
 
 #: Set before a worker's interpreter starts, since the libraries look only once. Many workers with many threads each
 #: fight for the cores; a dataset that wants more asks for it in ``worker_init``.
@@ -115,25 +120,27 @@ def keep_memory_warm() -> None:
 
     On a decoding workload that was 1.2 million faults, and 2.7 of 6.3 seconds, in the kernel.
     """
-    with contextlib.suppress(AttributeError, OSError):  # another C library: slower, nothing else
-        mallopt = ctypes.CDLL(None).mallopt
-        mallopt(_M_MMAP_THRESHOLD, _MMAP_NBYTES)
-        mallopt(_M_TRIM_THRESHOLD, _KEEP_NBYTES)
-        mallopt(_M_TOP_PAD, 1 << 20)
+    if _mallopt is not None:  # another C library: slower, nothing else
+        _mallopt(_M_MMAP_THRESHOLD, _MMAP_NBYTES)
+        _mallopt(_M_TRIM_THRESHOLD, _KEEP_NBYTES)
+        _mallopt(_M_TOP_PAD, 1 << 20)
 
 
 def be_the_first_to_go() -> None:
     """Where memory is short, the kernel is to kill a worker, which is replaced, rather than the trainer."""
-    with contextlib.suppress(OSError), Path("/proc/self/oom_score_adj").open("r+", encoding="ascii") as file:
-        adjusted = max(int(file.read()), _OOM_SCORE)
-        file.seek(0)
-        file.write(str(adjusted))
+    with contextlib.suppress(OSError):
+        fd = os.open("/proc/self/oom_score_adj", os.O_RDWR | os.O_CLOEXEC)
+        try:
+            if int(os.read(fd, 20)) < _OOM_SCORE:  # else whoever has forked this one has seen to it
+                os.pwrite(fd, b"%d" % _OOM_SCORE, 0)
+        finally:
+            os.close(fd)
 
 
 def set_name(name: str) -> None:
     """What ``ps`` and ``top`` show; fifteen characters of it."""
-    with contextlib.suppress(AttributeError, OSError):
-        ctypes.CDLL(None).prctl(_PR_SET_NAME, name.encode()[:15], 0, 0, 0)
+    if _prctl is not None:
+        _prctl(_PR_SET_NAME, name.encode()[:15], 0, 0, 0)
 
 
 def flush_streams() -> None:
@@ -144,14 +151,14 @@ def flush_streams() -> None:
 
 
 def _take_no_notice_of(number: int) -> None:
-    signal.signal(number, _do_nothing)
-    signal.siginterrupt(number, False)  # noqa: FBT003 - the system's own signature
+    if signal.getsignal(number) is not _do_nothing:
+        signal.signal(number, _do_nothing)
+        signal.siginterrupt(number, False)  # noqa: FBT003 - the system's own signature
     # That is what Python knows of it. For the kernel, any function does that needs nothing and is safe in a handler:
     # Python's own handlers run on the small stack that faulthandler sets up, which two signals at once overflow where
     # a processor has many registers to save.
-    with contextlib.suppress(AttributeError, OSError):  # another C library
-        library = ctypes.CDLL(None)
-        library.signal(int(number), ctypes.cast(library.getpid, ctypes.c_void_p))
+    if _set_handler is not None:  # another C library
+        _set_handler(int(number), _harmless)
 
 
 def _do_nothing(_number: int, _frame: object) -> None:

@@ -13,10 +13,12 @@ import ctypes
 import os
 import re
 import sys
+from collections.abc import Callable, Iterable
 from pathlib import Path
 
 from swift_loader.pool.guard import THREAD_CAPS
 
+Setter = Callable[[int], object]
 _LIBRARIES = re.compile(r"/[^/]*(?:blas|blis|omp|mkl_rt)[^/]*\.so[^/]*$")
 _SETTERS = (
     "omp_set_num_threads",
@@ -29,21 +31,26 @@ _SETTERS = (
 )
 
 
-def one_thread_each() -> None:
+def one_thread_each(setters: Iterable[Setter]) -> None:
     """Sets all that is loaded to one thread, and the environment for what is not loaded yet."""
     os.environ.update(THREAD_CAPS)
     torch = sys.modules.get("torch")
     if torch is not None:
         torch.set_num_threads(1)
+    for setter in setters:
+        setter(1)
+
+
+def setters() -> list[Setter]:
+    """What sets the number of threads in all that is loaded: looked for before the fork, since a copy that looks makes
+    1 MB of pages its own.
+    """
+    found: list[Setter] = []
     for path in _loaded():
         with contextlib.suppress(OSError):  # replaced on disk since
-            _limit(ctypes.CDLL(path, mode=os.RTLD_NOLOAD | os.RTLD_NOW))
-
-
-def _limit(library: ctypes.CDLL) -> None:
-    for name in _SETTERS:
-        if (setter := getattr(library, name, None)) is not None:
-            setter(1)
+            library = ctypes.CDLL(path, mode=os.RTLD_NOLOAD | os.RTLD_NOW)
+            found += [setter for name in _SETTERS if (setter := getattr(library, name, None)) is not None]
+    return found
 
 
 def _loaded() -> set[str]:

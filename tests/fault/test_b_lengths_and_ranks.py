@@ -14,7 +14,7 @@ import pytest
 import torch
 
 from swift_loader import ConfigError, DataError, SwiftLoader
-from swift_loader.pool.threads import one_thread_each
+from swift_loader.pool.threads import one_thread_each, setters
 from tests.datasets import Iterates, Numbers
 from tests.fault.lengths import Grows, LengthOfFolder, SaysLength
 from tests.fault.oracle import World
@@ -238,7 +238,7 @@ def test_b15_libraries_that_are_loaded_already_are_found(monkeypatch):
         monkeypatch.setenv(name, os.environ[name])
     try:
         torch.set_num_threads(2)
-        one_thread_each()
+        one_thread_each(setters())
         assert torch.get_num_threads() == 1
     finally:
         torch.set_num_threads(before)

@@ -11,6 +11,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 from tests.unit.pool.simulated import FAST_NS, SLOW_NS, World
 
 which = st.integers(0, 3)
+LARGE, VERY_SLOW_NS = 40 << 20, 200_000_000
 
 
 class Pool(RuleBasedStateMachine):
@@ -24,15 +25,17 @@ class Pool(RuleBasedStateMachine):
         queued=st.integers(1, 4),
         unmerged=st.integers(0, 3),
         in_order=st.booleans(),
-        slow=st.lists(st.booleans(), min_size=4, max_size=4),
+        speeds=st.lists(st.sampled_from([FAST_NS, SLOW_NS, VERY_SLOW_NS]), min_size=4, max_size=4),
     )
-    def begin(self, counts, workers, slots, ready, queued, unmerged, in_order, slow):
+    def begin(self, counts, workers, slots, ready, queued, unmerged, in_order, speeds):
+        # With 4, nobody has asked for a stock, and batches are large.
+        asked = {"data_queue_size": ready} if ready < 4 else {"slot_nbytes": LARGE}
         self.world = World(
-            counts, slots, workers=workers, data_queue_size=ready, message_queue_size=queued, max_buffer_size=unmerged,
-            in_order=in_order, max_attempts=2,
+            counts, slots, workers=workers, message_queue_size=queued, max_buffer_size=unmerged, in_order=in_order,
+            max_attempts=2, **asked,
         )  # fmt: skip
-        for worker, is_slow in zip(self.world.workers, slow, strict=False):
-            worker.line.took(SLOW_NS if is_slow else FAST_NS)
+        for worker, ns in zip(self.world.workers, speeds, strict=False):
+            worker.line.took(ns)
             self.world.start(worker)
 
     def _worker(self, number):
@@ -46,7 +49,7 @@ class Pool(RuleBasedStateMachine):
     def begin_order(self, number):
         self.world.begin(self._worker(number))
 
-    @rule(number=which, ns=st.sampled_from([FAST_NS, SLOW_NS]), grows=st.booleans())
+    @rule(number=which, ns=st.sampled_from([FAST_NS, SLOW_NS, VERY_SLOW_NS]), grows=st.booleans())
     def finish(self, number, ns, grows):
         self.world.finish(self._worker(number), ns=ns, grows=grows)
 
@@ -101,6 +104,14 @@ class Pool(RuleBasedStateMachine):
     @rule(views=st.integers(0, 2))
     def take(self, views):
         self.world.take(views)
+
+    @rule()
+    def wait(self):
+        """The consumer does nothing else: whoever has waited for it to drop a batch is fed."""
+        self.world.dispatch.homecoming.is_awaited = True
+        for number in range(len(self.world.workers)):
+            self.world.feed(self._worker(number))
+        self.world.dispatch.homecoming.is_awaited = False
 
     @precondition(lambda self: bool(self.world.held))
     @rule(position=which)

@@ -66,6 +66,7 @@ def test_batches_that_are_ready_hold_new_tickets_back_until_one_is_taken():
 LARGE = 40 << 20  # six of them make 256 MB
 VERY_LARGE = 300 << 20
 QUICK_NS = 5_000_000
+VERY_SLOW_NS = 200_000_000
 
 
 @pytest.mark.parametrize(
@@ -73,6 +74,9 @@ QUICK_NS = 5_000_000
     [
         (LARGE, QUICK_NS, 2, 6),
         (LARGE, SLOW_NS, 2, 4),  # of slow ones half as many, but two for each
+        (LARGE, VERY_SLOW_NS, 2, 3),  # one that is ready, and one for each
+        (LARGE, VERY_SLOW_NS, 8, 9),
+        (10, VERY_SLOW_NS, 2, 12),
         (LARGE, QUICK_NS, 8, 10),
         (VERY_LARGE, QUICK_NS, 1, 3),
         (VERY_LARGE, QUICK_NS, 4, 6),
