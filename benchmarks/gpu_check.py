@@ -29,7 +29,7 @@ import torch
 from swift_loader import SwiftLoader
 from swift_loader.device.driver import TorchDriver
 from swift_loader.device.pagelock import PageLock
-from swift_loader.pool.slot import Slot
+from swift_loader.wire.slot import Slot
 
 COUNT, PIXELS, BATCH = 512, 3 * 64 * 64, 32
 BATCH_NBYTES = BATCH * PIXELS

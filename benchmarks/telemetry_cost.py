@@ -29,18 +29,18 @@ from typing import Any
 
 import numpy as np
 
-from swift_loader.config import LoaderConfig
+from swift_loader.consumer.witness import Witness
 from swift_loader.device.stage import Laps
-from swift_loader.pool.clocks import Clocks
-from swift_loader.pool.control import Cell
 from swift_loader.pool.dispatch import Full, Ticket
-from swift_loader.pool.fetch import Wanted
-from swift_loader.pool.info import WorkerInfo
-from swift_loader.pool.maker import BatchMaker
-from swift_loader.pool.messages import Parcel
-from swift_loader.pool.recipe import Recipe
+from swift_loader.settings.loader import LoaderConfig
 from swift_loader.telemetry import Moments
-from swift_loader.witness import Witness
+from swift_loader.wire.messages import Parcel
+from swift_loader.wire.page import Cell
+from swift_loader.wire.recipe import Recipe
+from swift_loader.worker.fetch import Wanted
+from swift_loader.worker.gauges import Clocks
+from swift_loader.worker.info import WorkerInfo
+from swift_loader.worker.maker import BatchMaker
 
 GOAL_NS = 20_000
 SAMPLES = 8192

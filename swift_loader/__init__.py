@@ -10,7 +10,6 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from swift_loader.caching import CacheSetting
     from swift_loader.compat import AsyncDataLoader, DataLoader
     from swift_loader.errors import (
         ConfigError,
@@ -29,9 +28,10 @@ if TYPE_CHECKING:
     from swift_loader.plan.bucketed import BucketedPlan
     from swift_loader.plan.plan import EpochPlan, Plan
     from swift_loader.plan.weighted import WeightedPlan
-    from swift_loader.pool.info import WorkerInfo, worker_info
     from swift_loader.reuse.cached import Cached
-    from swift_loader.rotating import RotationSetting
+    from swift_loader.settings.cache import CacheSetting
+    from swift_loader.settings.rotation import RotationSetting
+    from swift_loader.worker.info import WorkerInfo, worker_info
 
 __version__ = "0.1.0"
 
@@ -67,14 +67,14 @@ _HOMES = {
     "DataLoader": "swift_loader.compat",
     "SwiftLoader": "swift_loader.loader",
     "BucketedPlan": "swift_loader.plan.bucketed",
-    "CacheSetting": "swift_loader.caching",
+    "CacheSetting": "swift_loader.settings.cache",
     "Cached": "swift_loader.reuse.cached",
     "EpochPlan": "swift_loader.plan.plan",
     "Plan": "swift_loader.plan.plan",
     "WeightedPlan": "swift_loader.plan.weighted",
-    "RotationSetting": "swift_loader.rotating",
-    "WorkerInfo": "swift_loader.pool.info",
-    "worker_info": "swift_loader.pool.info",
+    "RotationSetting": "swift_loader.settings.rotation",
+    "WorkerInfo": "swift_loader.worker.info",
+    "worker_info": "swift_loader.worker.info",
 }
 
 

@@ -13,18 +13,18 @@ from threading import Event
 from time import monotonic
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
-from swift_loader.callers import users_line
-from swift_loader.config import Settings, whole_number
 from swift_loader.errors import ConfigError, SwiftLoaderError
-from swift_loader.keywords import explained
+from swift_loader.host.callers import users_line
 from swift_loader.loader import SwiftLoader
-from swift_loader.pool.gpus import OneGpuEach
+from swift_loader.settings.keywords import explained
+from swift_loader.settings.loader import Settings, whole_number
+from swift_loader.worker.info import OneGpuEach
 
 if TYPE_CHECKING:
     import torch
 
-    from swift_loader.caching import CacheSetting
-    from swift_loader.rotating import RotationSetting
+    from swift_loader.settings.cache import CacheSetting
+    from swift_loader.settings.rotation import RotationSetting
 
 _LOOK_S = 0.01
 

@@ -14,21 +14,29 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self, Unpack
 
-from swift_loader.config import LoaderConfig, Settings, check_dataset_class, checked_kwargs
+from swift_loader.consumer import flight
+from swift_loader.consumer.epoch import Epoch
+from swift_loader.consumer.placement import (
+    checked_epoch,
+    checked_index,
+    current_device,
+    name_of,
+    own_count,
+    own_index,
+    stage_of,
+)
+from swift_loader.consumer.ranks import Lot
+from swift_loader.consumer.replay import Replay
+from swift_loader.consumer.runtime import Runtime, refuse_other_settings
+from swift_loader.consumer.source import Source
+from swift_loader.consumer.torchlike import TorchLike
 from swift_loader.engines.choose import begin_early
-from swift_loader.epoch import Epoch
 from swift_loader.errors import ConfigError, LoaderClosed
-from swift_loader.keywords import explained
-from swift_loader.placement import checked_epoch, checked_index, current_device, name_of, own_count, own_index, stage_of
-from swift_loader.pool import flight
-from swift_loader.pool.keeping import origin_for
-from swift_loader.pool.recipe import Recipe
-from swift_loader.position import State
-from swift_loader.ranks import Lot
-from swift_loader.replay import Replay
-from swift_loader.runtime import Runtime, refuse_other_settings
-from swift_loader.source import Source
-from swift_loader.torchlike import TorchLike
+from swift_loader.plan.position import State
+from swift_loader.pool.reuse import origin_for
+from swift_loader.settings.keywords import explained
+from swift_loader.settings.loader import LoaderConfig, Settings, check_dataset_class, checked_kwargs
+from swift_loader.wire.recipe import Recipe
 
 if TYPE_CHECKING:
     import torch
@@ -54,7 +62,7 @@ class SwiftLoader(TorchLike):
         nb_consumer: How many GPUs, or ranks, train.
         worker_per_consumer: Child processes for each of them; 0 makes batches in the training process itself.
         shuffle: Whether each epoch comes in an order of its own.
-        **settings: See `swift_loader.config.Settings` and the README's table.
+        **settings: See `swift_loader.settings.loader.Settings` and the README's table.
 
     Raises:
         ConfigError: if a setting is wrong.

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from swift_loader.pool import cgroup
+from swift_loader.host import cgroup
 from tests.watching import until
 
 

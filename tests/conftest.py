@@ -14,7 +14,7 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 from swift_loader.engines.nursery import shared
-from swift_loader.pool.guard import FOR_THE_TRAINER
+from swift_loader.worker.guard import FOR_THE_TRAINER
 from tests.leak_check import TEMP_PREFIX, Residue, leaks_since
 
 # Two cores: a pool of threads in every process of a test would only wait for the others. Before torch is imported.

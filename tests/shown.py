@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from swift_loader.pool.board import Shown, WorkerShown
+from swift_loader.telemetry.board import Shown, WorkerShown
 
 S = 1_000_000_000
 

@@ -19,8 +19,8 @@ from typing import TYPE_CHECKING, Any, get_args
 
 from swift_loader.cli import bar, naming
 from swift_loader.cli.bench_side import EPOCHS, SIDES, Measured, Spec
-from swift_loader.config import StartMethod
 from swift_loader.errors import ConfigError
+from swift_loader.settings.loader import StartMethod
 
 if TYPE_CHECKING:
     from swift_loader.cli.bench_report import Report

@@ -17,7 +17,8 @@ from dataclasses import dataclass
 from statistics import median
 from typing import Any
 
-from swift_loader.cli import family, naming
+from swift_loader.cli import naming
+from swift_loader.host import family
 
 EPOCHS = 3
 #: Before memory is looked at, every worker has made so many batches.

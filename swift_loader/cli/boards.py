@@ -12,9 +12,9 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from swift_loader.pool import board
-from swift_loader.pool.board import Shown, WorkerShown
-from swift_loader.pool.control import Cell, cell_words_of
+from swift_loader.telemetry import board
+from swift_loader.telemetry.board import Shown, WorkerShown
+from swift_loader.wire.page import Cell, cell_words_of
 
 _LINK = f"/memfd:{board.NAME} (deleted)"
 _CONTROL_LINK = "/memfd:swift-control (deleted)"

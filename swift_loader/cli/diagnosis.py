@@ -9,7 +9,7 @@ from collections.abc import Callable
 from typing import Literal, NamedTuple
 
 from swift_loader.cli.facts import Facts
-from swift_loader.pool.descriptors import files_needed
+from swift_loader.pool.budget import files_needed
 
 Verdict = Literal["ok", "advice", "problem"]
 

@@ -21,11 +21,11 @@ from typing import Any
 
 import swift_loader
 from swift_loader.errors import ConfigError
-from swift_loader.pool import cgroup
-from swift_loader.pool.guard import THREAD_CAPS
-from swift_loader.pool.memfile import memory_file
-from swift_loader.pool.memory import free_nbytes
-from swift_loader.pool.slot import MADV_POPULATE_WRITE
+from swift_loader.host import cgroup
+from swift_loader.host.cores import THREAD_CAPS
+from swift_loader.host.memfile import memory_file
+from swift_loader.host.memory import free_nbytes
+from swift_loader.wire.slot import MADV_POPULATE_WRITE
 
 _UNLIMITED = -1
 _PROBE_NBYTES = 1 << 20

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from swift_loader.cli.boards import Found
-from swift_loader.pool.board import Shown, WorkerShown
+from swift_loader.telemetry.board import Shown, WorkerShown
 
 _NS = 1e9
 _BAR = 10

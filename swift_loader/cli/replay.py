@@ -16,9 +16,9 @@ from types import TracebackType
 from typing import Any
 
 from swift_loader.batch.digest import checksum
+from swift_loader.consumer.flight import Place, load
+from swift_loader.consumer.replay import Replay
 from swift_loader.errors import ConfigError
-from swift_loader.pool.flight import Place, load
-from swift_loader.replay import Replay
 
 _SHOWN_INDICES = 16
 _SHOWN_TEXT = 60

@@ -10,7 +10,7 @@ from typing import Any
 
 from swift_loader.cli import chart
 from swift_loader.cli.page import Page, as_html
-from swift_loader.telemetry.outfile import publish
+from swift_loader.host.outfile import publish
 
 
 def write(folder: Path, name: str, told: dict[str, Any], panels: Sequence[chart.Panel], page: Page) -> bool:

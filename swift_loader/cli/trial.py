@@ -10,9 +10,9 @@ from typing import Any, get_args
 
 import numpy as np
 
-from swift_loader.config import StartMethod
 from swift_loader.errors import SwiftLoaderError
 from swift_loader.loader import SwiftLoader
+from swift_loader.settings.loader import StartMethod
 
 _BATCH, _BATCHES, _EPOCHS = 64, 100, 3
 #: A worker of so small a dataset that is not done by then never will be.

@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from swift_loader.config import whole_number
 from swift_loader.device.cuda import CudaStage
 from swift_loader.device.driver import NAMES, TorchDriver
 from swift_loader.device.host import HostStage
 from swift_loader.device.pagelock import PageLocks
 from swift_loader.device.plain import PlainStage, Work
 from swift_loader.errors import ConfigError
+from swift_loader.settings.loader import whole_number
 
 if TYPE_CHECKING:
     from swift_loader.device.stage import Stage

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any
 from swift_loader.errors import ConfigError
 
 if TYPE_CHECKING:
-    from swift_loader.config import LoaderConfig
     from swift_loader.pool.process import Engine
-    from swift_loader.pool.recipe import Recipe
+    from swift_loader.settings.loader import LoaderConfig
+    from swift_loader.wire.recipe import Recipe
 
 
 def engine_for(recipe: Recipe) -> Engine:
@@ -37,8 +37,8 @@ def begin_early(config: LoaderConfig, dataset_class: Any) -> None:
         return
     from swift_loader.engines import copied  # noqa: PLC0415
     from swift_loader.engines.nursery import shared  # noqa: PLC0415
-    from swift_loader.pool import guard  # noqa: PLC0415
-    from swift_loader.pool.preload import modules_of_class  # noqa: PLC0415
+    from swift_loader.travel.preload import modules_of_class  # noqa: PLC0415
+    from swift_loader.worker import guard  # noqa: PLC0415
 
     if config.start_method == "forkserver" or copied.has_accelerator() or copied.harm() is not None:
         guard.have_standard_streams()

@@ -1,4 +1,4 @@
-"""A copy of the trainer, which workers are forked from: when one may be made, and what it must let go of.
+"""A copy of the trainer, which workers are forked from: when one may be made, and how nobody is disturbed by that.
 
 All that the script has is simply there: its classes, settings, modules, hash seed and dataset, in memory that is
 shared until somebody writes to it. It is made in milliseconds, where `harm` finds none.
@@ -7,21 +7,17 @@ shared until somebody writes to it. It is made in milliseconds, where `harm` fin
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import os
 import re
 import signal
-import socket
-import stat
 import sys
 import threading
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
-from swift_loader.pool import guard
-from swift_loader.pool.memory import free_nbytes
-from swift_loader.pool.threads import Setter, one_thread_each
+from swift_loader.host.memory import free_nbytes
+from swift_loader.host.procfs import open_files
 
 #: Of a trainer that holds more than this, or more than this part of what is free, no copy is made: what it lets go of
 #: later would stay with the copy. A dataset that was given is to stay, so then it does not count.
@@ -55,7 +51,7 @@ def accelerator_in_use() -> str | None:
         module = getattr(torch, name, None)
         if module is not None and getattr(module, "is_initialized", bool)():
             return f"torch.{name} was initialised"
-    opened = next(filter(None, map(_ACCELERATOR.match, _opened().values())), None)
+    opened = next(filter(None, map(_ACCELERATOR.match, open_files().values())), None)
     return None if opened is None else f"{opened.string} is open"
 
 
@@ -90,42 +86,11 @@ def quiet() -> Iterator[None]:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
-def be_a_copy(keep: Iterable[int], setters: Iterable[Setter]) -> None:
-    """In the copy, while signals are blocked: lets go of what is the trainer's alone."""
-    guard.drop_what_is_the_trainers()
-    _drop_connections(set(keep))
-    one_thread_each(setters)
-    tqdm: Any = sys.modules.get("tqdm.std")
-    if tqdm is not None:
-        tqdm.tqdm.set_lock(threading.RLock())  # the one that was held while this process was made stays closed
-    cv2: Any = sys.modules.get("cv2")
-    if cv2 is not None:
-        with contextlib.suppress(Exception):
-            cv2.setNumThreads(0)  # its threads were not copied, and it would wait for them
-
-
 def _any_threads() -> str | None:
     """Of Python, also those that were started without its threading module; and native ones."""
     known = {thread.ident: thread.native_id for thread in threading.enumerate()}
     nameless = [f"thread {ident}" for ident in sys._current_frames() if ident not in known]
     return others_told([*other_threads(), *nameless, *_strange_native_threads(set(known.values()))])
-
-
-def have_ones_own() -> None:
-    """In a worker, first of all: a place of its own in each file that is only read, connections of its own to managers.
-
-    Those that share them read what another one has looked for.
-    """
-    for fd in _opened():
-        with contextlib.suppress(OSError):
-            if stat.S_ISREG(os.fstat(fd).st_mode) and fcntl.fcntl(fd, fcntl.F_GETFL) & os.O_ACCMODE == os.O_RDONLY:
-                mine = os.open(f"/proc/self/fd/{fd}", os.O_RDONLY | os.O_CLOEXEC)
-                os.lseek(mine, os.lseek(fd, 0, os.SEEK_CUR), os.SEEK_SET)
-                os.dup2(mine, fd, inheritable=os.get_inheritable(fd))
-                os.close(mine)
-    util: Any = sys.modules.get("multiprocessing.util")
-    if util is not None:
-        util._run_after_forkers()  # as in its own processes
 
 
 def _library_against_it() -> str | None:
@@ -173,38 +138,3 @@ def _name_of(task: Path) -> str:
         return (task / "comm").read_text(encoding="utf-8", errors="replace").strip()
     except OSError:  # it has just ended
         return ""
-
-
-def _drop_connections(keep: set[int]) -> None:
-    """Else a port would stay taken, and whoever is at the other end not see that the trainer has closed its own.
-
-    Their numbers stay taken: somebody here may think that they are his, and close them.
-    """
-    ours, theirs = socket.socketpair()
-    theirs.close()
-    usual = socket.getdefaulttimeout()
-    socket.setdefaulttimeout(None)  # else those that are looked at would not block any more, in the trainer neither
-    with ours:
-        for fd in _opened().keys() - keep - {1, 2, ours.fileno()}:
-            if _is_connection(fd):
-                os.dup2(ours.fileno(), fd, inheritable=False)
-    socket.setdefaulttimeout(usual)
-
-
-def _is_connection(fd: int) -> bool:
-    try:
-        if not stat.S_ISSOCK(os.fstat(fd).st_mode):
-            return False
-        with socket.socket(fileno=os.dup(fd)) as found:
-            return found.family in (socket.AF_INET, socket.AF_INET6)
-    except OSError:  # closed meanwhile, or of a family that Python does not know
-        return False
-
-
-def _opened() -> dict[int, str]:
-    """The descriptors of this process, and what they lead to."""
-    found = {}
-    for name in os.listdir("/proc/self/fd"):  # noqa: PTH208 - in a copy each object is a page of its own
-        with contextlib.suppress(OSError):  # the one that listed the folder
-            found[int(name)] = os.readlink(f"/proc/self/fd/{name}")  # noqa: PTH115 - as above
-    return found

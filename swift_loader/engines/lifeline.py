@@ -17,8 +17,8 @@ import threading
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from swift_loader.pool.channel import SocketChannel
-from swift_loader.pool.limits import refusals_told
+from swift_loader.host.limits import refusals_told
+from swift_loader.wire.channel import SocketChannel
 
 _lifelines: set[Lifeline] = set()
 #: Held while a lifeline is made or cut, and by whoever forks: no child has a write end that it does not know of, nor

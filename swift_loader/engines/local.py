@@ -14,22 +14,23 @@ import signal
 import threading
 from collections.abc import Sequence
 
-from swift_loader.config import StartMethod
 from swift_loader.engines import copied
 from swift_loader.engines.lifeline import Ends, Lifeline, ends, is_readable
 from swift_loader.engines.nursery import Copies, Needs, Nursery, Prepared, shared
-from swift_loader.engines.procfs import is_stopped, status_told
 from swift_loader.engines.server import Server, ServerGone, interpreter, pidfd_of, status_of
 from swift_loader.errors import ConfigError, LoaderClosed
-from swift_loader.pool import guard, messages
-from swift_loader.pool.channel import Channel
-from swift_loader.pool.limits import refusals_told
-from swift_loader.pool.payload import Packed, Unsendable, pack
-from swift_loader.pool.preload import modules_to_preload
+from swift_loader.host.limits import refusals_told
+from swift_loader.host.procfs import is_stopped, status_told
 from swift_loader.pool.process import Process
-from swift_loader.pool.recipe import Recipe
-from swift_loader.pool.stacks import ASK
-from swift_loader.pool.worker import Setup
+from swift_loader.settings.loader import StartMethod
+from swift_loader.travel.payload import Packed, Unsendable, pack
+from swift_loader.travel.preload import modules_to_preload
+from swift_loader.wire import messages
+from swift_loader.wire.channel import Channel
+from swift_loader.wire.messages import Setup
+from swift_loader.wire.recipe import Recipe
+from swift_loader.wire.stacks import ASK
+from swift_loader.worker import guard
 
 #: The kernel ends a killed process at once, unless it waits in there.
 _END_TIMEOUT_S = 1.0

@@ -18,10 +18,10 @@ from typing import Protocol, TypeVar
 
 from swift_loader.engines.server import IsClosing, Server, ServerGone
 from swift_loader.errors import LoaderClosed, SwiftLoaderError, WorkerStartFailed
-from swift_loader.pool import faultpoints
-from swift_loader.pool.heritage import Heritage
 from swift_loader.pool.policy import MAX_BIRTHS
-from swift_loader.pool.recipe import Recipe
+from swift_loader.travel.heritage import Heritage
+from swift_loader.wire.recipe import Recipe
+from swift_loader.worker import faultpoints
 
 _T = TypeVar("_T")
 #: A server that somebody else asks at the moment is waited for in pieces of this length.

@@ -13,16 +13,18 @@ from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
-from swift_loader.engines import copied, zygote
+from swift_loader.engines import copied
 from swift_loader.engines.lifeline import Ends, Lifeline, ends, is_readable
-from swift_loader.engines.procfs import is_dead_child, is_stopped
 from swift_loader.errors import FailureReport, LoaderClosed, WorkerStartFailed
-from swift_loader.pool import guard, messages, threads
-from swift_loader.pool.channel import SocketChannel
-from swift_loader.pool.heritage import Heritage
-from swift_loader.pool.limits import refusals_told, why_no_process
+from swift_loader.host.cores import THREAD_CAPS
+from swift_loader.host.limits import refusals_told, why_no_process
+from swift_loader.host.procfs import is_dead_child, is_stopped
 from swift_loader.pool.policy import STOPPED_S
-from swift_loader.pool.recipe import Recipe
+from swift_loader.travel.heritage import Heritage
+from swift_loader.wire import messages
+from swift_loader.wire.channel import SocketChannel
+from swift_loader.wire.recipe import Recipe
+from swift_loader.worker import guard, threads, zygote
 
 #: How long an answer may take. Before it forks for the first time a server may load torch over a slow network file
 #: system. How long it takes to build a dataset only the user knows.
@@ -286,8 +288,8 @@ def interpreter(code: str, fds: list[int], name: str) -> int:
     takes no notice of the signals that are the trainer's, they are blocked; and it has a process group of its own.
     """
     prelude = (
-        f"import sys; sys.path[:] = {sys.path!r}; from swift_loader.pool import guard; guard.arm({fds[1]}, {name!r}); "
-        "from swift_loader.engines import zygote; "
+        f"import sys; sys.path[:] = {sys.path!r}; from swift_loader.worker import guard; guard.arm({fds[1]}, {name!r}); "
+        "from swift_loader.worker import zygote; "
     )
     hash_seed = os.environ.get("PYTHONHASHSEED") or "random"
     fixed = {"PYTHONHASHSEED": _HASH_SEED if hash_seed == "random" else hash_seed}
@@ -300,7 +302,7 @@ def interpreter(code: str, fds: list[int], name: str) -> int:
                 stdin=subprocess.DEVNULL,
                 pass_fds=fds,
                 process_group=0,
-                env={**os.environ, **guard.THREAD_CAPS, **fixed},
+                env={**os.environ, **THREAD_CAPS, **fixed},
             )
         child.returncode = 0  # its end is waited for by pid, so subprocess must not warn that nobody did
     finally:

@@ -19,9 +19,9 @@ from swift_loader.plan.share import Split
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike
 
-    from swift_loader.config import Even
     from swift_loader.plan.permute import U64
     from swift_loader.plan.plan import Fingerprint
+    from swift_loader.settings.loader import Even
 
 
 class BucketedPlan:

@@ -15,8 +15,8 @@ from swift_loader.plan.seeding import order_key
 from swift_loader.plan.share import Split
 
 if TYPE_CHECKING:
-    from swift_loader.config import Even
     from swift_loader.plan.permute import U64
+    from swift_loader.settings.loader import Even
 
 Fingerprint = dict[str, str | int | bool]
 

@@ -20,18 +20,18 @@ from time import perf_counter_ns
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 from swift_loader.errors import FailureReport
-from swift_loader.pool.charges import Charges
+from swift_loader.plan.position import Position
 from swift_loader.pool.homecoming import Homecoming
 from swift_loader.pool.ledger import Holder, Ledger
 from swift_loader.pool.line import Line
 from swift_loader.pool.merge import AsTheyCome, InOrder, Merge
-from swift_loader.pool.messages import Order, Parcel
-from swift_loader.position import Position
+from swift_loader.pool.poison import Charges
+from swift_loader.wire.messages import Order, Parcel
 
 if TYPE_CHECKING:
     from swift_loader.plan.plan import Plan
-    from swift_loader.pool.death import Death
-    from swift_loader.pool.recipe import Recipe
+    from swift_loader.pool.failures import Death
+    from swift_loader.wire.recipe import Recipe
 
 
 #: Orders that one worker is given at a time: more would hand it a whole run of steps, which the others' must wait for.

@@ -16,20 +16,20 @@ from typing import TYPE_CHECKING, TypeAlias
 
 from swift_loader.batch.layout import BatchSpec
 from swift_loader.errors import FailureReport, LayoutError, LoaderClosed
-from swift_loader.pool import messages
+from swift_loader.host.memory import LEFT_NBYTES, free_nbytes
 from swift_loader.pool.dispatch import Delivery, Dispatch, Full
 from swift_loader.pool.lease import Copies, Lease, Returns
 from swift_loader.pool.ledger import Holder, Ledger
-from swift_loader.pool.memory import LEFT_NBYTES, free_nbytes
-from swift_loader.pool.slot import SMALL_NBYTES, Slot
+from swift_loader.wire import messages
+from swift_loader.wire.slot import SMALL_NBYTES, Slot
 
 if TYPE_CHECKING:
     from swift_loader.plan.plan import Plan
-    from swift_loader.pool.death import Death
+    from swift_loader.plan.position import Position
+    from swift_loader.pool.failures import Death
     from swift_loader.pool.line import Line
-    from swift_loader.pool.messages import Parcel
-    from swift_loader.pool.recipe import Recipe
-    from swift_loader.position import Position
+    from swift_loader.wire.messages import Parcel
+    from swift_loader.wire.recipe import Recipe
 
     _Ready: TypeAlias = Delivery | BaseException
 

@@ -3,9 +3,23 @@
 from __future__ import annotations
 
 import signal
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
-from swift_loader.errors import ConfigError, DataError, FailureReport, SwiftLoaderError, WorkerStartFailed
+from swift_loader.errors import (
+    ConfigError,
+    DataError,
+    FailureReport,
+    PoisonedTicket,
+    SwiftLoaderError,
+    WorkerStartFailed,
+)
 from swift_loader.pool.dispatch import Delivery, Failed
+
+if TYPE_CHECKING:
+    from swift_loader.host.cgroup import OomKills
+    from swift_loader.pool.line import Line
+
 
 _OF_GETATTR = (
     ". If a class of the dataset has a __getattr__ that asks an attribute of self, as in getattr(self.ds, name): that "
@@ -70,3 +84,82 @@ def too_large_at_once(name: str, nbytes: int, most: int) -> WorkerStartFailed:
         f"{name} has taken {nbytes:,} bytes after its first batch, and max_worker_nbytes is {most:,}: each worker "
         "would be replaced at once. Raise it above what a worker needs"
     )
+
+
+@dataclass(frozen=True, slots=True)
+class Death:
+    """One worker's end."""
+
+    how: str
+    """Who, how and at what, in words."""
+    index: int | None = None
+    """The sample that it had in hand."""
+    stack: str = ""
+    is_expected: bool = False
+    """It had said that it would leave: nothing is held against what it had in hand."""
+    by_kernel: bool = False
+    """Memory was short."""
+    is_from_outside: bool = False
+    """It got a SIGKILL that is neither ours nor, as far as it tells, the kernel's; or nobody knows how it has ended,
+    since whoever started it is gone too; or no order reached it. Hardly a sample ends it like that."""
+    is_early: bool = False
+    """From outside for certain, and it had not finished one sample in its life."""
+    lingers: bool = False
+    """It was killed and is still there, in the kernel, which may still write to its memory."""
+
+    def poisoned(self, deaths: int) -> FailureReport:
+        """What is told of a batch or sample that has killed so many workers."""
+        which = "Look at that sample alone" if self.index is not None else "Which sample is not known; look at them"
+        error = PoisonedTicket(
+            f"this batch has killed {deaths} workers; the last: {self.how}. {which}, "
+            f"with worker_per_consumer=0{f'. Its last stack:{chr(10)}{self.stack}' if self.stack else ''}"
+        )
+        return FailureReport.of(error, "make the batch", self.index)
+
+
+def death_of(line: Line, status: int | None, oom: OomKills) -> Death:
+    """How the worker of ``line``, which is gone, has ended."""
+    is_unexplained = status in (None, -signal.SIGKILL) and not line.killed_for
+    by_kernel = oom.explain() if is_unexplained else ""
+    why = line.killed_for or by_kernel or ending(status)
+    if is_unexplained and status is not None and not oom.can_tell:
+        why += " (perhaps by the kernel, short of memory: dmesg tells)"
+    is_from_outside = line.is_cut_off or (is_unexplained and not by_kernel)
+    return Death(
+        f"{_who(line)} {why} while it {line.where_it_stands()}",
+        line.cell.index,
+        line.last_stack,
+        line.is_leaving,
+        by_kernel=bool(by_kernel),
+        is_from_outside=is_from_outside,
+        is_early=is_unexplained and is_from_outside and oom.can_tell and not line.has_finished_one,
+    )
+
+
+def lingering(line: Line) -> Death:
+    """The worker of ``line`` was killed, and does not go."""
+    how = f"{_who(line)} {line.killed_for} while it {line.where_it_stands()}, and cannot be ended"
+    return Death(how, line.cell.index, line.last_stack, line.is_leaving, is_from_outside=line.is_cut_off, lingers=True)
+
+
+def told_of_lingering(name: str, pid: int) -> str:
+    """What the user is told of a process that no signal ends."""
+    return (
+        f"{name} (pid {pid}) was killed and is still there: it waits in the kernel, as for a file system that does not "
+        "answer, and no signal ends that. It is not waited for; its memory is given back when it goes. What it waits "
+        f"for: /proc/{pid}/stack and /proc/{pid}/wchan. If that is a file system, umount -f ends it"
+    )
+
+
+def told_of_standstill(line: Line, timeout_s: float) -> str:
+    """What the user is told of a worker that makes no progress."""
+    kills = f"at timeout_s={timeout_s:g} it is killed and replaced"
+    then = kills if line.greeted or line.killed_for else "it is waited for, since only you know how long that may take"
+    said = f"{_who(line)} {line.where_it_stands()} and has made no progress for {line.policy.still_s:.1f} s; {then}"
+    if not line.cell.can_be_asked:
+        return f"{said}. It is loading Python and what the loader needs"
+    return f"{said}. Its threads are at:\n{line.last_stack or 'it does not answer'}"
+
+
+def _who(line: Line) -> str:
+    return f"{line.name} (pid {line.process.pid if line.process is not None else '?'})"

@@ -12,13 +12,13 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
-from swift_loader.pool.bell import Bell
+from swift_loader.host.bell import Bell
 from swift_loader.pool.ledger import LANDING
 
 if TYPE_CHECKING:
     import numpy.typing as npt
 
-    from swift_loader.pool.slot import Slot
+    from swift_loader.wire.slot import Slot
 
     Array: TypeAlias = npt.NDArray[Any]
 

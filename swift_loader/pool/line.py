@@ -5,17 +5,17 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from swift_loader.pool import messages
-from swift_loader.pool.control import STARTS
 from swift_loader.pool.policy import Event, Instruction, Policy, State
-from swift_loader.pool.stacks import Stacks
+from swift_loader.wire import messages
+from swift_loader.wire.page import STARTS
+from swift_loader.wire.stacks import Stacks
 
 if TYPE_CHECKING:
     from swift_loader.batch.layout import BatchSpec
-    from swift_loader.pool.channel import Channel
-    from swift_loader.pool.control import Cell
-    from swift_loader.pool.messages import Caution, Order
     from swift_loader.pool.process import Process
+    from swift_loader.wire.channel import Channel
+    from swift_loader.wire.messages import Caution, Order
+    from swift_loader.wire.page import Cell
 
 #: Orders wait in a worker's channel for about this long, so that it has work while the consumer's Python is busy.
 _QUEUED_NS = 20_000_000

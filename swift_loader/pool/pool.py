@@ -12,31 +12,29 @@ from time import monotonic
 from typing import TYPE_CHECKING
 
 from swift_loader.errors import LoaderClosed, WorkerDied, WorkerStartFailed
-from swift_loader.pool import messages
-from swift_loader.pool.death import Death, death_of, lingering, told_of_lingering, told_of_standstill
-from swift_loader.pool.descriptors import slots_allowed
+from swift_loader.host.cgroup import OomKills
+from swift_loader.pool import failures
+from swift_loader.pool.budget import slots_allowed
 from swift_loader.pool.dispatch import Delivery, Failed
 from swift_loader.pool.exchange import Exchange
-from swift_loader.pool.failures import error_of, other_length, start_error, too_large_at_once
-from swift_loader.pool.ground import ground_of
-from swift_loader.pool.keeping import kept_statistics
-from swift_loader.pool.launch import Launcher
 from swift_loader.pool.notes import Notes
-from swift_loader.pool.oom import OomKills
 from swift_loader.pool.policy import Event, Instruction, State
-from swift_loader.pool.starter import Starter
+from swift_loader.pool.reuse import ground_of, kept_statistics
+from swift_loader.pool.starter import Launcher, Starter
 from swift_loader.pool.telecom import Telecom
 from swift_loader.pool.view import View
+from swift_loader.wire import messages
 
 if TYPE_CHECKING:
     from swift_loader.errors import SwiftLoaderError
     from swift_loader.plan.plan import Plan
+    from swift_loader.plan.position import Position
+    from swift_loader.pool.failures import Death
     from swift_loader.pool.lease import Lease
     from swift_loader.pool.line import Line
-    from swift_loader.pool.messages import Hello, Leaving, Parcel
     from swift_loader.pool.process import Engine, Process
-    from swift_loader.pool.recipe import Recipe
-    from swift_loader.position import Position
+    from swift_loader.wire.messages import Hello, Leaving, Parcel
+    from swift_loader.wire.recipe import Recipe
 
 #: Waits are cut into pieces of this length, between which the pool looks whether anything can still come.
 _LOOK_S = 0.25
@@ -205,7 +203,7 @@ class Pool:
 
     def error_of(self, failed: Failed) -> SwiftLoaderError:
         """What to raise for a ticket that could not be made."""
-        return error_of(failed, self._recipe.consumer)
+        return failures.error_of(failed, self._recipe.consumer)
 
     def worker_pids(self) -> list[int]:
         """Of the workers that live, or have just died."""
@@ -259,7 +257,7 @@ class Pool:
         elif said.seq:
             self._exchange.empty(line, said.seq, said.report)
         else:
-            self.broke(start_error(line.name, said.report))
+            self.broke(failures.start_error(line.name, said.report))
         if not self._is_open:
             self._news.put(None)
 
@@ -272,7 +270,7 @@ class Pool:
         for line in lines:
             was_asked, instruction = line.was_asked, line.look(seconds)
             if was_asked and line.has_answered(seconds, is_killed=instruction is Instruction.KILL):
-                self._notes.put(told_of_standstill(line, self._config.timeout_s))
+                self._notes.put(failures.told_of_standstill(line, self._config.timeout_s))
             if instruction in (Instruction.LET_GO, Instruction.GIVE_UP):
                 lingering.append(line)
         self.view.ticked()
@@ -283,7 +281,7 @@ class Pool:
         assert line.process is not None
         status = line.process.exit_status()
         line.read_stacks()
-        death = death_of(line, status, self._oom)
+        death = failures.death_of(line, status, self._oom)
         event = Event.KILLED if death.is_from_outside else Event.DIED
         others_serve = any(other.greeted for other in self._lines if other is not line)
         line.policy.happened(event, others_serve=others_serve, is_storm=death.is_early)
@@ -293,14 +291,14 @@ class Pool:
     def let_go(self, line: Line) -> tuple[Process, float | None]:
         """A worker was killed and does not go: its process, and after how long another is to be started."""
         line.read_stacks()
-        death = lingering(line)
+        death = failures.lingering(line)
         self.left_behind(line)
         return line.let_go(), self._succession(line, death)
 
     def left_behind(self, line: Line) -> None:
         """The user is told of a worker that cannot be ended."""
         assert line.process is not None
-        self._notes.put(told_of_lingering(line.name, line.process.pid))
+        self._notes.put(failures.told_of_lingering(line.name, line.process.pid))
 
     def _succession(self, line: Line, death: Death) -> float | None:
         if self.closing or self._fatal is not None:
@@ -348,7 +346,7 @@ class Pool:
                 self.sample_count = hello.sample_count
                 self._exchange.set_up(self._recipe.plan(hello.sample_count))
         if hello.sample_count != self.sample_count:
-            self.broke(other_length(line.name, hello.sample_count, self.sample_count))
+            self.broke(failures.other_length(line.name, hello.sample_count, self.sample_count))
             return
         self._launcher.will_need(hello.libraries)
         line.greet()
@@ -357,7 +355,7 @@ class Pool:
     def _leaves(self, line: Line, leaving: Leaving) -> None:
         most = self._config.max_worker_nbytes or 0
         if leaving.first_nbytes > most:
-            self.broke(too_large_at_once(line.name, leaving.first_nbytes, most))
+            self.broke(failures.too_large_at_once(line.name, leaving.first_nbytes, most))
         self._recycled += 1
         line.takes_leave()
 

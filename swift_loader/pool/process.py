@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Protocol, TypeAlias
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from swift_loader.pool.channel import Channel
-    from swift_loader.pool.worker import Setup
+    from swift_loader.wire.channel import Channel
+    from swift_loader.wire.messages import Setup
 
 
 class Process(Protocol):

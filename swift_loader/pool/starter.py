@@ -1,24 +1,110 @@
-"""The thread that starts a pool's workers, so that whoever serves living ones never waits for a start.
+"""How the workers of a pool are started, what each is given, and the thread that does it.
 
-A start asks the fork server, which may be stopped, or build a shared dataset again; or it makes an interpreter, on a
-machine that is out of memory. What has been started goes to the telecom thread that serves the line.
+All start alike, the replacement in the last hour too: in the folder where the trainer was when its loader was started,
+with the import path that it had then, wherever it has gone since. Whoever serves living workers never waits for a
+start: that asks the fork server, which may be stopped, or build a shared dataset again; or it makes an interpreter, on
+a machine that is out of memory. What has been started goes to the telecom thread that serves the line.
 """
 
 from __future__ import annotations
 
 import threading
+from dataclasses import replace
 from queue import SimpleQueue
 from typing import TYPE_CHECKING
 
 from swift_loader.errors import WorkerStartFailed
-from swift_loader.pool.limits import begin
+from swift_loader.host.limits import begin, file_sizes_told
+from swift_loader.pool.line import Line
+from swift_loader.travel.heritage import Heritage
+from swift_loader.wire.messages import Setup
+from swift_loader.wire.page import Control
+from swift_loader.wire.stacks import Stacks
 
 if TYPE_CHECKING:
-    from swift_loader.pool.launch import Launcher
-    from swift_loader.pool.line import Line
+    from collections.abc import Sequence
+
     from swift_loader.pool.pool import Pool
-    from swift_loader.pool.process import Started
+    from swift_loader.pool.process import Engine, Started
     from swift_loader.pool.telecom import Telecom
+    from swift_loader.reuse.carousel import Ground
+    from swift_loader.settings.loader import LoaderConfig
+
+
+class Launcher:
+    """Starts workers, and keeps what they share with their consumer."""
+
+    def __init__(
+        self, config: LoaderConfig, engine: Engine, max_batch_nbytes: int, ground: Ground | None = None
+    ) -> None:
+        self._engine = engine
+        self._timeout_s = config.timeout_s
+        with file_sizes_told():
+            self._control = Control.create(config.worker_count)
+        self._all_stacks: list[Stacks] = []
+        self._ground = ground
+        """Where samples in rotation are kept."""
+        self._setup = Setup(
+            worker=0,
+            worker_count=config.worker_count,
+            max_batch_nbytes=max_batch_nbytes,
+            heritage=Heritage.of_trainer(),
+            has_payload=False,
+        )
+
+    @property
+    def slot_words(self) -> memoryview:
+        """What each slot is ordered for."""
+        return self._control.slot_words
+
+    @property
+    def control_fd(self) -> int:
+        """The shared page."""
+        return self._control.fd
+
+    def line(self, number: int, name: str) -> Line:
+        """A line to a worker that is still to be started."""
+        line = Line(number, name, self._control.cell(number), self._timeout_s)
+        line.stacks = Stacks()
+        self._all_stacks.append(line.stacks)
+        return line
+
+    def open(self) -> None:
+        """Makes ready to start workers.
+
+        Raises:
+            SwiftLoaderError: if the dataset cannot be sent to them, or is shared and cannot be built.
+        """
+        with file_sizes_told():
+            self._engine.open()
+
+    def launch(self, line: Line) -> Started:
+        """Starts a worker for ``line``, which is to be connected to it.
+
+        Raises:
+            WorkerStartFailed: if the system refuses one.
+        """
+        assert line.stacks is not None
+        setup = replace(self._setup, worker=line.number, has_payload=self._engine.sends_payload)
+        ground = () if self._ground is None else (self._ground.index_fd, self._ground.data_fd)
+        return self._engine.launch(line.name, setup, (self._control.fd, line.stacks.fd, *ground))
+
+    def will_need(self, libraries: Sequence[str]) -> None:
+        """See `Engine`."""
+        self._engine.will_need(libraries)
+
+    def abandon(self) -> None:
+        """Whoever waits for a start waits no longer; takes no lock."""
+        self._engine.abandon()
+
+    def close(self) -> None:
+        """Lets go of all that; the workers are gone."""
+        self._engine.close()
+        self._control.close()
+        for stacks in self._all_stacks:
+            stacks.close()
+        if self._ground is not None:
+            self._ground.close()
 
 
 class Starter:

@@ -13,9 +13,9 @@ from collections import deque
 from time import monotonic, perf_counter_ns
 from typing import TYPE_CHECKING
 
-from swift_loader.pool.bell import Bell
-from swift_loader.pool.limits import begin
-from swift_loader.pool.messages import Garbled
+from swift_loader.host.bell import Bell
+from swift_loader.host.limits import begin
+from swift_loader.wire.messages import Garbled
 
 if TYPE_CHECKING:
     from swift_loader.pool.line import Line

@@ -9,7 +9,7 @@ import weakref
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Protocol, TypeAlias
 
-from swift_loader.pool.board import WorkerShown
+from swift_loader.telemetry.board import WorkerShown
 
 if TYPE_CHECKING:
     from swift_loader.pool.exchange import Exchange

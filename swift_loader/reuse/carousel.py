@@ -22,11 +22,15 @@ import zlib
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from swift_loader.batch.layout import aligned
+
+if TYPE_CHECKING:
+    from swift_loader.settings.loader import LoaderConfig
+    from swift_loader.settings.rotation import RotationSetting
 
 _ENTRY = struct.Struct("<QQQQQ")
 _ENTRIES = 4096
@@ -79,7 +83,7 @@ class Carousel:
     """
 
     def __init__(self, ground: Ground, has_room: Callable[[int], bool], tell: Callable[[str], None]) -> None:
-        from swift_loader.reuse.locks import Locks  # noqa: PLC0415 - other systems have no such locks, and import this
+        from swift_loader.host.locks import Locks  # noqa: PLC0415 - other systems have no such locks, and import this
 
         self._ground = ground
         self._has_room = has_room
@@ -192,3 +196,20 @@ class Carousel:
         """Each process for itself: the disk may be full for this one's samples and not for another's."""
         self._has_given_up = True
         self.tell(error.strerror or str(error))
+
+
+def ground_at(fds: list[int], config: LoaderConfig) -> Ground:
+    """Where samples lie, of the descriptors of its index and its data."""
+    setting = config.rotation_setting
+    assert setting is not None
+    index_fd, data_fd = fds
+    return Ground(index_fd, data_fd, setting.room(config.consumer_count), checks=setting.medium == "disk")
+
+
+def told(setting: RotationSetting, why: str) -> str:
+    """What the user is told of samples that are not kept."""
+    where = f"with the prefix {setting.prefix}" if setting.medium == "disk" else "in memory"
+    return (
+        f"rotation_setting: samples cannot be kept {where} between their uses ({why}). They are made again for each "
+        "use: the same epoch, but a slower one"
+    )

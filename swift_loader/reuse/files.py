@@ -18,9 +18,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
+from swift_loader.host.locks import Locks
 from swift_loader.reuse import index
 from swift_loader.reuse.index import Header, Origin
-from swift_loader.reuse.locks import Locks
 
 _WAIT_S = 10.0
 _FLAGS = os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NOCTTY | os.O_NONBLOCK
@@ -159,7 +159,7 @@ class Disk:
 
     def __init__(self, prefix: str) -> None:
         # Imported by those only who keep something on a disk: a worker without a cache does without it.
-        from swift_loader.telemetry.outfile import trusted  # noqa: PLC0415
+        from swift_loader.host.outfile import trusted  # noqa: PLC0415
 
         path = Path(prefix).absolute()
         if path.is_dir() or prefix.endswith("/"):

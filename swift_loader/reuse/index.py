@@ -16,10 +16,10 @@ import struct
 from dataclasses import asdict, dataclass, fields
 from typing import Self
 
+from swift_loader.host.xxhash import digest_of
 from swift_loader.reuse import entry
-from swift_loader.reuse.xxhash import digest_of
 
-MAGIC, DATA_MAGIC, VERSION = b"SWCACHE\n", b"SWKEPT\n\0", 1
+MAGIC, DATA_MAGIC, VERSION = b"SWCACHE\n", b"SWKEPT\n\0", 2
 HEADER_NBYTES = 4096
 FORMS, FORMS_NBYTES = HEADER_NBYTES, 256 * 1024
 CLAIMS, MOST_ARENAS = FORMS + FORMS_NBYTES, 1 << 20

@@ -14,17 +14,17 @@ from dataclasses import dataclass
 from threading import Lock
 from typing import TYPE_CHECKING, Any
 
-from swift_loader.caching import CacheSetting
+from swift_loader.batch.record import MISSING
 from swift_loader.reuse.files import Foreign, Ground, open_files
-from swift_loader.reuse.form import MISSING
 from swift_loader.reuse.index import Origin
 from swift_loader.reuse.room import capacity_of
 from swift_loader.reuse.store import Store
+from swift_loader.settings.cache import CacheSetting
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from swift_loader.reuse.form import Empty
+    from swift_loader.batch.record import Empty
 
 _ARENA_NBYTES = 4 << 20
 #: A store whose size is limited has up to so many arenas, so that little of each is left over.

@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
+from swift_loader.batch.record import MISSING, PICKLED, anywhere
 from swift_loader.reuse.cached import Cached
-from swift_loader.reuse.form import MISSING, PICKLED, anywhere
 from swift_loader.reuse.generation import Generations
 
 if TYPE_CHECKING:
@@ -23,8 +23,8 @@ if TYPE_CHECKING:
     from contextlib import AbstractContextManager
 
     from swift_loader.batch.layout import BatchSpec
+    from swift_loader.batch.record import Empty
     from swift_loader.reuse.entry import Words
-    from swift_loader.reuse.form import Empty
     from swift_loader.reuse.keeper import Keeper
     from swift_loader.reuse.repeated import Repeated
     from swift_loader.reuse.store import Store

@@ -9,9 +9,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from swift_loader.batch.record import MISSING, pickled, unpickled
 from swift_loader.reuse.cached import Cached
 from swift_loader.reuse.carousel import Carousel, Use
-from swift_loader.reuse.form import MISSING, pickled, unpickled
 
 if TYPE_CHECKING:
     from swift_loader.plan.plan import EpochPlan

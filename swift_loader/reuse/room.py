@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from swift_loader.host.locks import Locks
 from swift_loader.reuse import entry, index
 from swift_loader.reuse.files import Files
-from swift_loader.reuse.locks import Locks
 from swift_loader.reuse.reader import Reader
 
 if TYPE_CHECKING:

@@ -19,14 +19,14 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from swift_loader.batch.codec import encode
+from swift_loader.batch.record import MISSING, PICKLED, Empty, Form, anywhere, form_of, load, pickled, unpickled
+from swift_loader.host.locks import Locks
+from swift_loader.host.xxhash import digest_of, digest_of_parts
 from swift_loader.reuse import entry, index
 from swift_loader.reuse.entry import Entry
 from swift_loader.reuse.files import Files
-from swift_loader.reuse.form import MISSING, PICKLED, Empty, Form, anywhere, form_of, load, pickled, unpickled
-from swift_loader.reuse.locks import Locks
 from swift_loader.reuse.reader import Mapped, Plain, Reader
 from swift_loader.reuse.room import Room, capacity_of
-from swift_loader.reuse.xxhash import digest_of, digest_of_parts
 
 if TYPE_CHECKING:
     from swift_loader.reuse.entry import Words

@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from swift_loader.telemetry.outfile import OutFile
+from swift_loader.host.outfile import OutFile
 
 if TYPE_CHECKING:
     from loguru import Logger, Message, Record

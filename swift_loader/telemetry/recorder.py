@@ -18,8 +18,8 @@ from collections.abc import Callable
 from datetime import UTC, datetime
 from typing import Any, NamedTuple
 
+from swift_loader.host.outfile import OutFile
 from swift_loader.telemetry.log import Log
-from swift_loader.telemetry.outfile import OutFile
 from swift_loader.telemetry.record import BatchRecord
 from swift_loader.telemetry.summary import PERCENTILES, TASKS, Spread, Summary, Tally
 

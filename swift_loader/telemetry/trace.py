@@ -14,8 +14,8 @@ from collections.abc import Callable
 from pathlib import Path
 from time import perf_counter_ns
 
+from swift_loader.host.outfile import publish, tell, trusted
 from swift_loader.telemetry import picture
-from swift_loader.telemetry.outfile import publish, tell, trusted
 from swift_loader.telemetry.picture import Moments, Span
 from swift_loader.telemetry.record import BatchRecord
 

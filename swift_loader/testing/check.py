@@ -8,8 +8,8 @@ from collections.abc import Callable, Collection, Iterator
 from time import monotonic
 from typing import Any, Unpack
 
-from swift_loader.config import Settings
 from swift_loader.errors import ConfigError
+from swift_loader.settings.loader import Settings
 from swift_loader.testing import building, determinism, faults, hashing, memory, sending, speed, threads
 from swift_loader.testing import samples as samples_
 from swift_loader.testing.lab import Lab

@@ -25,11 +25,11 @@ from swift_loader.batch.finite import refuse_what_is_not_finite
 from swift_loader.batch.layout import Column
 from swift_loader.batch.misfit import Unbatchable
 from swift_loader.errors import ConfigError, DataError, FailureReport
-from swift_loader.pool.generators import Generators
-from swift_loader.pool.reach import names_in
-from swift_loader.pool.recipe import checked_length
-from swift_loader.pool.whole import drawn, samples_of, whole_batches_of
 from swift_loader.testing.subject import Source
+from swift_loader.wire.recipe import checked_length
+from swift_loader.worker.generators import Generators
+from swift_loader.worker.reach import names_in
+from swift_loader.worker.whole import drawn, samples_of, whole_batches_of
 
 _PAGE = os.sysconf("SC_PAGE_SIZE")
 #: What gives another number each time, by the name that code uses for it.

@@ -8,10 +8,10 @@ from collections.abc import Iterator
 from time import perf_counter
 from typing import Any
 
-from swift_loader.pool.payload import Packed, Unsendable, pack
 from swift_loader.testing.lab import Lab
 from swift_loader.testing.report import Finding, bytes_of, seconds_of
 from swift_loader.testing.walk import first_line
+from swift_loader.travel.payload import Packed, Unsendable, pack
 
 NAME = "sending"
 _LARGE_NBYTES = 100_000_000

@@ -7,9 +7,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Self
 
-from swift_loader.config import LoaderConfig, check_dataset_class, checked_kwargs
 from swift_loader.errors import ConfigError
-from swift_loader.pool.recipe import Recipe
+from swift_loader.settings.loader import LoaderConfig, check_dataset_class, checked_kwargs
+from swift_loader.wire.recipe import Recipe
 
 #: What would write files, or be taken for the user's own run.
 _SILENT = dict.fromkeys(("logger", "benchmark_file", "trace_file"))

@@ -18,11 +18,11 @@ from typing import Any
 from swift_loader.errors import FailureReport, LoaderClosed, SwiftLoaderError
 from swift_loader.loader import SwiftLoader
 from swift_loader.plan.plan import Fingerprint
-from swift_loader.pool.fetch import asks_singly
-from swift_loader.pool.payload import Unsendable, pack
-from swift_loader.pool.preload import modules_to_preload
 from swift_loader.testing.probe import Look, Probe, Seen, as_they_are
 from swift_loader.testing.subject import Subject
+from swift_loader.travel.payload import Unsendable, pack
+from swift_loader.travel.preload import modules_to_preload
+from swift_loader.worker.fetch import asks_singly
 
 #: After so many samples that cost a worker its life nothing new is learnt.
 _MOST_LOSSES = 3

@@ -8,10 +8,10 @@ import os
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Protocol, TypedDict
 
-from swift_loader.config import LoaderConfig, whole_number
 from swift_loader.errors import ConfigError
-from swift_loader.pool.memory import free_nbytes
-from swift_loader.tuning import load
+from swift_loader.host import load
+from swift_loader.host.memory import free_nbytes
+from swift_loader.settings.loader import LoaderConfig, whole_number
 from swift_loader.tuning.looks import Choice
 from swift_loader.tuning.physics import Machine
 from swift_loader.tuning.policy import Task

@@ -17,7 +17,7 @@ from typing import Any, Protocol
 
 from swift_loader.batch.digest import checksum_of_all
 from swift_loader.errors import ConfigError, DataError, SwiftLoaderError
-from swift_loader.tuning.load import Load, load_of
+from swift_loader.host.load import Load, load_of
 from swift_loader.tuning.looks import Choice, Failure, Look
 
 #: A batch that took so long to come was not lying ready.

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from swift_loader import ConfigError, RotationSetting, SwiftLoader
-from swift_loader.config import LoaderConfig
+from swift_loader.settings.loader import LoaderConfig
 from tests.api.given import Backwards
 from tests.datasets import Noted, Numbers, calls
 from tests.loaders import made, started

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from swift_loader import ConfigError
-from swift_loader.logs import LogSetting
+from swift_loader.settings.log import LogSetting
 from tests.datasets import Noted, Numbers, Pictures, Slow, calls
 from tests.loaders import made, started, stream
 from tests.watching import flat, settled, until

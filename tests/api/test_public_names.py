@@ -11,7 +11,7 @@ import pytest
 
 import swift_loader
 from swift_loader import ConfigError, SwiftLoader, SwiftLoaderError, WorkerError
-from swift_loader.config import LoaderConfig, Settings
+from swift_loader.settings.loader import LoaderConfig, Settings
 from tests.api.argument_table import DESIGNED, REQUIRED
 
 PUBLIC = {

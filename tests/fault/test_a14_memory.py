@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from swift_loader import WorkerStartFailed
-from swift_loader.pool.oom import OomKills
+from swift_loader.host.cgroup import OomKills
 from tests.cgroups import limit_file, memory_group
 from tests.deadly_datasets import Leaks
 from tests.fault.oracle import World

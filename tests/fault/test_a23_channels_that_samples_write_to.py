@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from swift_loader.pool import messages
+from swift_loader.wire import messages
 from tests.fault.oracle import HANG_S, Traced, World, differences, faultless, in_thread, record
 from tests.loaders import started
 

@@ -20,15 +20,17 @@ import psutil
 import pytest
 
 from swift_loader import LoaderClosed, WorkerStartFailed
-from swift_loader.config import LoaderConfig
-from swift_loader.engines import server, zygote
+from swift_loader.engines import server
 from swift_loader.engines.local import LocalEngine
-from swift_loader.pool import messages, pool
-from swift_loader.pool.control import Control
-from swift_loader.pool.heritage import Heritage
-from swift_loader.pool.recipe import Recipe
-from swift_loader.pool.stacks import Stacks
-from swift_loader.pool.worker import Setup
+from swift_loader.pool import pool
+from swift_loader.settings.loader import LoaderConfig
+from swift_loader.travel.heritage import Heritage
+from swift_loader.wire import messages
+from swift_loader.wire.messages import Setup
+from swift_loader.wire.page import Control
+from swift_loader.wire.recipe import Recipe
+from swift_loader.wire.stacks import Stacks
+from swift_loader.worker import zygote
 from tests.datasets import Numbers, calls
 from tests.fault.odd_servers import Gated, LeavesAThread, Printing
 from tests.fault.oracle import in_thread

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from swift_loader import SwiftLoader
-from swift_loader.pool.faultpoints import NAME, POINTS
+from swift_loader.worker.faultpoints import NAME, POINTS
 from tests.fault.oracle import ALL_WORLDS, WORLDS, Traced, World, differences, record
 from tests.loaders import started
 
@@ -73,7 +73,7 @@ def test_a4_at_every_handover_in_every_world(point: str, world: World, tmp_path:
 
 def test_a4_a_place_that_nobody_knows_is_an_error_that_names_those_there_are(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setenv(NAME, "at-tea:1")
-    from swift_loader.pool import faultpoints
+    from swift_loader.worker import faultpoints
 
     with pytest.raises(ValueError, match=r"at-tea.*after-hello"):
         faultpoints.arm()

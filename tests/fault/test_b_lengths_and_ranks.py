@@ -14,7 +14,7 @@ import pytest
 import torch
 
 from swift_loader import ConfigError, DataError, SwiftLoader
-from swift_loader.pool.threads import one_thread_each, setters
+from swift_loader.worker.threads import one_thread_each, setters
 from tests.datasets import Iterates, Numbers
 from tests.fault.lengths import Grows, LengthOfFolder, SaysLength
 from tests.fault.oracle import World

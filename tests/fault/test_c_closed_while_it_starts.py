@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from swift_loader import LoaderClosed, SwiftLoader
-from swift_loader.runtime import Runtime
+from swift_loader.consumer.runtime import Runtime
 from tests.datasets import Numbers, calls
 from tests.fault.unhurried import BuiltLate
 from tests.loaders import made

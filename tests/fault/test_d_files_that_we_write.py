@@ -18,7 +18,7 @@ from pathlib import Path
 
 import pytest
 
-from swift_loader.telemetry.outfile import OutFile, publish
+from swift_loader.host.outfile import OutFile, publish
 from tests.failing_disk import mounting
 from tests.fault.oracle import Traced, differences, faultless, record
 from tests.loaders import started

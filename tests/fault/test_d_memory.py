@@ -15,8 +15,8 @@ from pathlib import Path
 import pytest
 
 from swift_loader import DataError, LayoutError
-from swift_loader.pool import cgroup
-from swift_loader.pool.slot import Slot
+from swift_loader.host import cgroup
+from swift_loader.wire.slot import Slot
 from tests import cgroups
 from tests.fault.oracle import World
 from tests.fault.worlds import in_the_other_worlds

@@ -21,14 +21,17 @@ SOURCE = "source made there of our own lines and numbers, not of what came"
 OURS = {
     ("errors.py", "exception"): SOCKET,
     ("errors.py", "_pickle_of"): "what this process has pickled in the line before",
-    ("pool/messages.py", "read_parcel"): SOCKET,
-    ("pool/messages.py", "read_pickled"): SOCKET,
+    ("wire/messages.py", "read_parcel"): SOCKET,
+    ("wire/messages.py", "read_pickled"): SOCKET,
     (
-        "pool/payload.py",
+        "travel/payload.py",
         "unpack",
     ): f"{MEMORY}; or a replay file, which flight.py reads where it is this user's and nobody else can write it",
     ("batch/codec.py", "decode"): MEMORY,
-    ("reuse/form.py", ""): "a file of this user alone (owner, mode and names are looked at when it is opened), checked",
+    (
+        "batch/record.py",
+        "",
+    ): "a file of this user alone (owner, mode and names are looked at when it is opened), checked",
     ("batch/rowcode.py", "compiled"): SOURCE,
     ("batch/rowcode.py", "_filling_together"): SOURCE,
     ("batch/gathercode.py", "compiled"): SOURCE,

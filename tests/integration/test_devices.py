@@ -14,7 +14,7 @@ from swift_loader import ConfigError, DataError
 from swift_loader.device import choose
 from swift_loader.device.cuda import CudaStage
 from swift_loader.device.host import HostStage
-from swift_loader.position import Position
+from swift_loader.plan.position import Position
 from tests.datasets import Deadly, Failing, Growing, Pictures, Records
 from tests.loaders import made, started
 from tests.unit.device.recording_driver import RecordingDriver

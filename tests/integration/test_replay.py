@@ -19,7 +19,7 @@ import torch
 from swift_loader import ConfigError, DataError, LayoutError, PoisonedTicket, SwiftLoader, worker_info
 from swift_loader.batch.digest import checksum_of_all
 from swift_loader.cli import main as cli
-from swift_loader.replay import Replay
+from swift_loader.consumer.replay import Replay
 from tests.datasets import Box, Numbers, Point, Random
 from tests.deadly_datasets import Crashes
 from tests.loaders import made, started

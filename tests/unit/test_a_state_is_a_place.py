@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from swift_loader.errors import ConfigError
-from swift_loader.position import Position, State
+from swift_loader.plan.position import Position, State
 
 SETTINGS = {
     "plan": "EpochPlan", "len(dataset)": 10**12, "batch_size": 1024, "nb_consumer": 4096, "shuffle": True,

@@ -12,9 +12,10 @@ from pathlib import Path
 
 import pytest
 
-from swift_loader.cli import bench, bench_report, bench_side, family, main
+from swift_loader.cli import bench, bench_report, bench_side, main
 from swift_loader.cli.bench_report import Report
 from swift_loader.cli.bench_side import Batches, Excerpt, Measured, Spec, _Lap, told
+from swift_loader.host import family
 from swift_loader.plan.plan import Plan
 from tests.watching import until
 

@@ -133,7 +133,7 @@ def test_a_trial_that_fails_is_a_problem_with_its_reason():
 
 ORPHAN = """
 import os, sys, time
-from swift_loader.pool.guard import set_name
+from swift_loader.worker.guard import set_name
 ends = os.pipe()  # its lifeline: the trainer has one end, and it the other
 pid = os.fork()
 if pid:

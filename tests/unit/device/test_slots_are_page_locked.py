@@ -6,7 +6,7 @@ import os
 import pytest
 
 from swift_loader.device.pagelock import PageLock, PageLockRefused, PageLocks
-from swift_loader.pool.slot import Slot
+from swift_loader.wire.slot import Slot
 from tests.unit.device.recording_driver import RecordingDriver
 from tests.watching import run_script
 
@@ -86,7 +86,7 @@ def test_in_a_forked_child_the_lock_is_left_to_the_parent(slots):
 AT_EXIT = """
 import sys
 from swift_loader.device.pagelock import PageLock
-from swift_loader.pool.slot import Slot
+from swift_loader.wire.slot import Slot
 
 class Gone:
     def lock(self, address, nbytes):

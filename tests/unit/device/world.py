@@ -22,7 +22,7 @@ from swift_loader.device.stage import Cargo
 from swift_loader.errors import LoaderClosed
 from swift_loader.pool.lease import Lease, Returns
 from swift_loader.pool.ledger import Holder, Ledger
-from swift_loader.pool.slot import Slot
+from swift_loader.wire.slot import Slot
 from tests.unit.batch.samples import Pair, written
 
 ROWS, PIXELS = 3, 30_000

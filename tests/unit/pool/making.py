@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import numpy as np
 
-from swift_loader.config import LoaderConfig
 from swift_loader.device.host import HostStage
 from swift_loader.device.stage import Cargo
-from swift_loader.pool.control import Cell
-from swift_loader.pool.fetch import Fetcher, Wanted
-from swift_loader.pool.info import WorkerInfo
-from swift_loader.pool.maker import BatchMaker
-from swift_loader.pool.recipe import Recipe
+from swift_loader.settings.loader import LoaderConfig
+from swift_loader.wire.page import Cell
+from swift_loader.wire.recipe import Recipe
+from swift_loader.worker.fetch import Fetcher, Wanted
+from swift_loader.worker.info import WorkerInfo
+from swift_loader.worker.maker import BatchMaker
 
 
 class Listed:

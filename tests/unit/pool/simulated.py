@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from collections import Counter, deque
 
-from swift_loader.config import LoaderConfig
 from swift_loader.errors import FailureReport
-from swift_loader.pool.death import Death
+from swift_loader.plan.position import Position
 from swift_loader.pool.dispatch import Dispatch, Failed, Full, Ticket
+from swift_loader.pool.failures import Death
 from swift_loader.pool.ledger import LANDING, Holder, Ledger
 from swift_loader.pool.line import Line
-from swift_loader.pool.messages import Parcel
-from swift_loader.pool.recipe import Recipe
-from swift_loader.position import Position
+from swift_loader.settings.loader import LoaderConfig
+from swift_loader.wire.messages import Parcel
+from swift_loader.wire.recipe import Recipe
 
 FAST_NS, SLOW_NS = 100_000, 50_000_000
 REPORT = FailureReport("fetch", "ValueError", "text", "traceback")

@@ -12,7 +12,7 @@ import torch
 
 from swift_loader.pool.lease import Lease, Returns
 from swift_loader.pool.ledger import Holder, Ledger
-from swift_loader.pool.slot import Slot
+from swift_loader.wire.slot import Slot
 
 
 class Books:

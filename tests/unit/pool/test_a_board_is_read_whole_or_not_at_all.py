@@ -8,8 +8,8 @@ import threading
 
 import pytest
 
-from swift_loader.pool import board
-from swift_loader.pool.board import Board, Shown, WorkerShown, read
+from swift_loader.telemetry import board
+from swift_loader.telemetry.board import Board, Shown, WorkerShown, read
 from tests.shown import shown, worker
 
 

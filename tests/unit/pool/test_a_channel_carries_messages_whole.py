@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from swift_loader.pool.channel import MAX_DATAGRAM, SocketChannel
+from swift_loader.wire.channel import MAX_DATAGRAM, SocketChannel
 from tests.unit.batch.samples import examples
 
 

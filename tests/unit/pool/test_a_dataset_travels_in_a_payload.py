@@ -14,8 +14,8 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from swift_loader.pool.payload import Unsendable, pack, unpack
-from swift_loader.pool.preload import modules_to_preload
+from swift_loader.travel.payload import Unsendable, pack, unpack
+from swift_loader.travel.preload import modules_to_preload
 from tests.unit.batch.samples import Box, examples, same, structures
 
 LARGE = 64 * 1024
@@ -112,7 +112,7 @@ def test_a_tensor_travels():
 
 TRAINER = """
 import sys, numpy as np
-from swift_loader.pool.payload import pack
+from swift_loader.travel.payload import pack
 
 FACTOR = 3
 def scaled(x):
@@ -131,7 +131,7 @@ print(*(packed.is_by_value for packed in packs), flush=True)
 import os, subprocess
 worker = '''
 import sys
-from swift_loader.pool.payload import unpack
+from swift_loader.travel.payload import unpack
 made, dataset, scaled = (unpack(int(fd)) for fd in sys.argv[1:])
 again = made[0](**made[1])
 assert len(again) == 10 and not hasattr(sys.modules["__main__"], "Dataset") and "torch" not in sys.modules

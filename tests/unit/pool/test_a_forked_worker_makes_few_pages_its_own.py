@@ -4,7 +4,7 @@ import subprocess
 import sys
 from types import ModuleType
 
-from swift_loader.pool.libraries import libraries_since
+from swift_loader.worker.libraries import libraries_since
 
 
 class Counted(dict):
@@ -36,7 +36,7 @@ def test_a_module_that_was_thrown_out_meanwhile_does_no_harm(monkeypatch):
 
 def test_numpys_masked_arrays_are_not_loaded_to_collate_plain_ones():
     code = (
-        "import sys, numpy as np; from swift_loader.batch.collate import spec_of; import swift_loader.pool.worker; "
+        "import sys, numpy as np; from swift_loader.batch.collate import spec_of; import swift_loader.worker.worker; "
         "spec_of((np.zeros(3), 1), 4); print('numpy.ma' in sys.modules, 'numpy.random' in sys.modules)"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

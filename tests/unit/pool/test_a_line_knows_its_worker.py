@@ -2,13 +2,13 @@
 
 import pytest
 
-from swift_loader.pool import messages
-from swift_loader.pool.channel import SocketChannel
-from swift_loader.pool.control import BUILDS, FETCHES, Cell
 from swift_loader.pool.line import Line
-from swift_loader.pool.messages import Order
 from swift_loader.pool.policy import Event, Instruction
 from swift_loader.pool.view import View
+from swift_loader.wire import messages
+from swift_loader.wire.channel import SocketChannel
+from swift_loader.wire.messages import Order
+from swift_loader.wire.page import BUILDS, FETCHES, Cell
 
 
 class Process:

@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from swift_loader.pool.control import BUILDS, FETCHES, MAX_SLOTS, SENDS, WAITS, Control
-from swift_loader.pool.slot import Slot, room_for
+from swift_loader.wire.page import BUILDS, FETCHES, MAX_SLOTS, SENDS, WAITS, Control
+from swift_loader.wire.slot import Slot, room_for
 
 PAGE = 4096
 
@@ -121,7 +121,7 @@ def test_a_cell_names_a_sample_only_while_one_is_in_hand():
 
 CLOSED = """
 import os, sys
-from swift_loader.pool.slot import Slot
+from swift_loader.wire.slot import Slot
 os.closerange(0, int(sys.argv[1]))
 slots = [Slot.create(100) for _ in range(3)]
 os._exit(min(slot.fd for slot in slots))

@@ -10,7 +10,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from swift_loader.pool.payload import pack, unpack
+from swift_loader.travel.payload import pack, unpack
 from tests.unit.batch.samples import Box, examples, same
 
 COUNT = 100_000

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from PIL import Image
 
 from swift_loader.errors import DataError, LayoutError
-from swift_loader.pool.control import FETCHES
-from swift_loader.pool.fetch import MakeFailed, TakenBack
+from swift_loader.wire.page import FETCHES
+from swift_loader.worker.fetch import MakeFailed, TakenBack
 from tests.unit.batch.samples import collated, examples, same
 from tests.unit.pool.making import Berth, Listed, Making
 

@@ -2,8 +2,8 @@
 
 import pytest
 
-from swift_loader.pool.charges import Charges
-from swift_loader.pool.death import Death
+from swift_loader.pool.failures import Death
+from swift_loader.pool.poison import Charges
 from tests.unit.pool.simulated import recipe
 
 CRASH = {}

@@ -5,11 +5,11 @@ from types import SimpleNamespace
 
 import pytest
 
-from swift_loader.pool.control import FETCHES, Cell
-from swift_loader.pool.death import Death, death_of, lingering
+from swift_loader.host.cgroup import OomKills
+from swift_loader.pool.failures import Death, death_of, lingering
 from swift_loader.pool.ledger import Holder
 from swift_loader.pool.line import Line
-from swift_loader.pool.oom import OomKills
+from swift_loader.wire.page import FETCHES, Cell
 from tests.unit.pool.simulated import World
 
 

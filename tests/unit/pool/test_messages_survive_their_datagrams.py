@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from swift_loader.batch.collate import spec_of
 from swift_loader.batch.layout import ENCODED, OBJECT
 from swift_loader.errors import FailureReport
-from swift_loader.pool import messages
-from swift_loader.pool.messages import Attachment, Failure, Hello, Order, Parcel
+from swift_loader.wire import messages
+from swift_loader.wire.messages import Attachment, Failure, Hello, Order, Parcel
 from tests.unit.batch.samples import Pair, examples
 
 u32, u64 = st.integers(0, (1 << 32) - 1), st.integers(0, (1 << 64) - 1)
@@ -80,7 +80,7 @@ def test_a_layout_may_name_classes_that_only_dill_can_send():
 WORKER_AND_TRAINER = """
 import collections, sys, types
 from swift_loader.batch.collate import spec_of
-from swift_loader.pool.messages import Attachment, Parcel, read_parcel, write_parcel
+from swift_loader.wire.messages import Attachment, Parcel, read_parcel, write_parcel
 
 Pair = collections.namedtuple("Pair", "left right")
 spec = spec_of(Pair(1, 2.5), 4)

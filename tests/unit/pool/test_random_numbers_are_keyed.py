@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from swift_loader.pool.info import WorkerInfo, set_worker_info, worker_info
+from swift_loader.worker.info import WorkerInfo, set_worker_info, worker_info
 from tests.unit.pool.making import Making
 
 

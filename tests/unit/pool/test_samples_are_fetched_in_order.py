@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from swift_loader.pool.control import FETCHES
-from swift_loader.pool.fetch import MakeFailed, TakenBack, Wanted
+from swift_loader.wire.page import FETCHES
+from swift_loader.worker.fetch import MakeFailed, TakenBack, Wanted
 from tests.unit.batch.samples import examples
 from tests.unit.pool.making import Listed, fetcher
 

@@ -5,8 +5,8 @@ import pytest
 import torch
 
 from swift_loader.batch import rowcode
-from swift_loader.pool import maker
-from swift_loader.pool.fetch import MakeFailed
+from swift_loader.worker import maker
+from swift_loader.worker.fetch import MakeFailed
 from tests.unit.batch.test_tensors_go_to_their_rows_at_once import Rotates, SameArray, SameMemory, SameTensor, Spoils
 from tests.unit.pool.making import Making
 

@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch.utils.data import TensorDataset, default_collate
 
-from swift_loader.pool.tensor_rows import TensorRows
+from swift_loader.worker.tensor_rows import TensorRows
 from tests.unit.batch.samples import same
 from tests.unit.pool.making import Making
 

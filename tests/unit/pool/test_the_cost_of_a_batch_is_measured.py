@@ -7,8 +7,8 @@ import time
 import numpy as np
 import pytest
 
-from swift_loader.pool import fetch
-from swift_loader.pool.clocks import Clocks
+from swift_loader.worker import fetch
+from swift_loader.worker.gauges import Clocks
 from tests.unit.pool.making import Making
 from tests.unit.pool.simulated import SLOW_NS
 from tests.unit.pool.test_orders_are_handed_out import _world

@@ -12,8 +12,8 @@ import numpy as np
 import pytest
 import torch
 
-from swift_loader.pool.generators import Generators
-from swift_loader.pool.reach import reachable
+from swift_loader.worker.generators import Generators
+from swift_loader.worker.reach import reachable
 from tests.drawing_datasets import OF_THE_MODULE, Augments, Crop
 
 

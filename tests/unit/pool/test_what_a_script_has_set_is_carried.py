@@ -16,8 +16,8 @@ from pathlib import Path
 
 import pytest
 
-from swift_loader.pool.once_loaded import once_loaded
-from swift_loader.pool.script_settings import ScriptSettings, gathered
+from swift_loader.travel.once_loaded import once_loaded
+from swift_loader.travel.script_settings import ScriptSettings, gathered
 
 
 class OfTheTest(UserWarning):
@@ -108,7 +108,8 @@ def test_it_is_small_plain_and_does_not_show_its_secret():
 
 def test_nothing_is_imported_for_it():
     code = (
-        "import sys; from swift_loader.pool.script_settings import gathered, ScriptSettings; before = set(sys.modules);"
+        "import sys; from swift_loader.travel.script_settings import gathered, ScriptSettings;"
+        "before = set(sys.modules);"
         "ScriptSettings({**gathered().values, 'torch\\'s dtype': 'float64', 'cut pictures': True}).apply();"
         "assert set(sys.modules) == before; assert 'PIL' not in before and 'torch' not in before;"
         "from PIL import ImageFile; assert ImageFile.LOAD_TRUNCATED_IMAGES; import PIL.Image"

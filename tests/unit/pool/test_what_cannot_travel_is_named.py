@@ -8,7 +8,7 @@ from functools import partial
 import pytest
 
 from swift_loader import ConfigError, SwiftLoader
-from swift_loader.pool.payload import Unsendable, pack, unpack
+from swift_loader.travel.payload import Unsendable, pack, unpack
 from tests.datasets import Numbers
 from tests.unit.batch.samples import Box
 

@@ -6,15 +6,15 @@ import numpy as np
 import pytest
 import torch
 
-from swift_loader.config import LoaderConfig
+from swift_loader.consumer.inline import InlinePool
 from swift_loader.device.host import HostStage
 from swift_loader.device.stage import Cargo
 from swift_loader.errors import DataError, LoaderClosed
+from swift_loader.plan.position import Position
 from swift_loader.pool.dispatch import Failed
-from swift_loader.pool.info import worker_info
-from swift_loader.pool.inline import InlinePool
-from swift_loader.pool.recipe import Recipe
-from swift_loader.position import Position
+from swift_loader.settings.loader import LoaderConfig
+from swift_loader.wire.recipe import Recipe
+from swift_loader.worker.info import worker_info
 from tests.unit.batch.samples import same
 from tests.unit.pool.making import Listed, Making
 

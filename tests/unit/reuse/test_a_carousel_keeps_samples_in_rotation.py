@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from swift_loader.host.locks import Locks
 from swift_loader.reuse.carousel import Carousel, Ground, Use
-from swift_loader.reuse.locks import Locks
 
 PLACES = 8
 

@@ -17,9 +17,9 @@ from hypothesis import strategies as st
 
 from swift_loader import Cached
 from swift_loader.plan.plan import EpochPlan
-from swift_loader.pool.info import WorkerInfo, set_worker_info, worker_info
 from swift_loader.reuse.carousel import Carousel, Ground
 from swift_loader.reuse.repeated import MADE, REUSED, Repeated, Surroundings
+from swift_loader.worker.info import WorkerInfo, set_worker_info, worker_info
 
 
 class Counted:

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 import torch
 
-from swift_loader.reuse.form import MISSING, form_of
+from swift_loader.batch.record import MISSING, form_of
 from tests.unit.reuse.stores import flip, keep, opened, same, text
 
 

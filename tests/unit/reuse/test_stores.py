@@ -12,9 +12,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from swift_loader.batch.record import MISSING
 from swift_loader.reuse import index
 from swift_loader.reuse.files import Disk, Foreign, open_files
-from swift_loader.reuse.form import MISSING
 from tests.unit.reuse.stores import ARENA_NBYTES, entry_bits, flip, keep, opened, origin, same, sample, text
 from tests.watching import ROOT
 
@@ -134,7 +134,7 @@ while True:
     # Whoever comes next sees each sample whole, of either generation, or not at all.
     store = opened(folder)
     from tests.unit.reuse.stores import same
-    from swift_loader.reuse.form import MISSING
+    from swift_loader.batch.record import MISSING
     for number in range(40):
         make = sample if number % 2 else text
         for generation in (0, 1):

@@ -11,7 +11,7 @@ from functools import partial
 import pytest
 
 from swift_loader.errors import DataError, WorkerDied
-from swift_loader.tuning import load
+from swift_loader.host import load
 from swift_loader.tuning.looks import Choice, Failure, Look
 from swift_loader.tuning.rig import Rig
 

@@ -1,0 +1,1 @@
+"""One consumer, started: what the training script's own thread does."""

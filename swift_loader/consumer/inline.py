@@ -1,0 +1,215 @@
+"""A pool without processes: the consumer's own thread makes each batch when asked for it, under a debugger if need be.
+
+The same plan, collate, seeding and errors as in workers. The process's own random generators are put back after every
+batch, since here they are the training script's.
+"""
+
+from __future__ import annotations
+
+from time import perf_counter_ns, process_time_ns
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from swift_loader.errors import FailureReport, LoaderClosed
+from swift_loader.plan.position import Position
+from swift_loader.pool.dispatch import Delivery, Failed, Full, Ticket
+from swift_loader.pool.failures import error_of, start_error
+from swift_loader.pool.line import Line
+from swift_loader.pool.notes import Notes
+from swift_loader.pool.reuse import ground_of, kept_statistics
+from swift_loader.wire.messages import Attachment, Parcel
+from swift_loader.wire.page import Cell
+from swift_loader.wire.recipe import Recipe, checked_length
+from swift_loader.worker.berth import refuse_too_large
+from swift_loader.worker.fetch import MakeFailed, Wanted
+from swift_loader.worker.generators import put_back
+from swift_loader.worker.info import WorkerInfo, set_worker_info
+from swift_loader.worker.maker import BatchMaker, Made
+from swift_loader.worker.reuse import as_kept, carousel_on, kept, repeated
+
+if TYPE_CHECKING:
+    from swift_loader.errors import SwiftLoaderError
+    from swift_loader.plan.plan import Plan
+    from swift_loader.reuse.carousel import Ground
+
+
+class HeapMemory:
+    """Room for one batch in this process's own memory; goes when the last array on it goes."""
+
+    room = None
+    """See `Lease`: there is nothing that outlives the batch."""
+
+    def __init__(self, nbytes: int) -> None:
+        self.memory = np.empty(nbytes, np.uint8)
+        self.nbytes = nbytes
+        self.views: dict[Any, Any] = {}
+
+    def landed(self) -> None:
+        """See `Lease`; here nobody waits for the memory."""
+
+    def array(self, shape: tuple[int, ...], dtype: str, offset: int) -> Any:
+        """An array on it."""
+        return np.ndarray(shape, dtype, self.memory, offset)
+
+
+class InlinePool:
+    """Makes batches when they are taken."""
+
+    view = None
+    """There are no workers to look at."""
+
+    def __init__(self, recipe: Recipe) -> None:
+        self.sample_count = 0
+        self._recipe = recipe
+        self._cell = Cell(memoryview(bytearray(64)).cast("q"))
+        self._line = Line(0, f"swift-worker-c{recipe.consumer}w0", self._cell, recipe.config.timeout_s)
+        per_sample = recipe.config.random_per == "sample" or recipe.config.worker_threads > 1
+        self._info = WorkerInfo(
+            recipe.consumer, 0, recipe.seed, per_sample=per_sample, shares=recipe.config.worker_threads > 1
+        )
+        self._memories: dict[int, HeapMemory] = {}
+        self._seq = 0
+        self._at = Position()
+        self._epoch: int | None = None
+        self._made: Made | None = None
+        self._closed = False
+        self._notes = Notes()
+        self._ground: Ground | None = None
+        self._fatal: BaseException | None = None
+        self.keeps_raised = False
+        self.raised: BaseException | None = None
+        """With ``keeps_raised``: what the dataset has raised, with its traceback, when a batch could not be made."""
+
+    def open(self) -> Plan:
+        """Builds the dataset; gives back the plan."""
+        recipe = self._recipe
+        try:
+            if recipe.config.worker_init is not None:
+                self._as_worker(lambda: recipe.config.worker_init(self._info))
+            self._dataset = self._as_worker(recipe.build)
+        except Exception as error:
+            raise start_error(self._line.name, FailureReport.of(error, "build the dataset")) from error
+        self.sample_count = checked_length(self._dataset)
+        self._plan = recipe.plan(self.sample_count)
+        config = recipe.config
+        self._info.generators.find(
+            dataset=self._dataset, collate_fn=config.collate_fn, batch_encoder=config.batch_encoder
+        )
+        self._dataset = kept(recipe, self._dataset, self.sample_count, self._info, self._cell, self._notes.put_once)
+        self._ground = ground_of(recipe, self._notes.put)
+        carousel = None if self._ground is None else carousel_on(self._ground, recipe, self._notes.put_once)
+        dataset = repeated(recipe, self._dataset, self._plan, carousel, self._info, self._cell)
+        self._maker = BatchMaker(recipe, dataset, self._plan, self._info, self._cell)
+        return self._plan
+
+    def take(self) -> Delivery:
+        """Makes the next batch."""
+        if self._closed:
+            raise LoaderClosed("the loader was closed")
+        if self._fatal is not None:
+            raise self._fatal
+        self._seq += 1
+        ticket = Ticket(self._seq, self._at.epoch, self._at.step)
+        self._at.took(ticket.step, self._plan.step_count(ticket.epoch, self._recipe.consumer))
+        berth = _HeapBerth(self._recipe.config.max_batch_nbytes)
+        looks = self._recipe.config.measures
+        begun = process_time_ns() if looks else 0
+        try:
+            made = self._as_worker(lambda: self._make(ticket, berth))
+        except MakeFailed as failed:
+            self.raised = (failed.__cause__ or failed) if self.keeps_raised else None
+            return Failed(ticket, failed.report, self._line)
+        except Exception as error:  # noqa: BLE001 - user code outside of fetching: a set_epoch, a plan
+            self.raised = error if self.keeps_raised else None
+            return Failed(ticket, FailureReport.of(error, "make the batch"), self._line)
+        skipped = [(index, report.describe()) for index, report in made.skipped]
+        parcel = Parcel(
+            ticket.seq, ticket.seq, 0, made.rows, made.fetch_ns, made.collate_ns, made.encode_ns, 0, made.nbytes,
+            made.slowest_ns, made.slowest_index, cpu_ns=process_time_ns() - begun if looks else 0, spec=made.spec,
+            attachment=Attachment(None, made.stream, made.spans, skipped=skipped),
+        )  # fmt: skip
+        self._memories = {ticket.seq: berth.room(0)}
+        self.tell_notes()
+        return Full(ticket, parcel, self._line, perf_counter_ns() if looks else 0)
+
+    def hold(self, parcel: Parcel) -> HeapMemory:
+        """The memory of the batch that was taken last."""
+        memory = self._memories.pop(parcel.slot)
+        memory.views = {}  # the maker kept its own there, under the keys that the stage will use for its own
+        return memory
+
+    def restart(self, at: Position) -> int:
+        """What is taken next is what follows from there; gives back the number of its ticket."""
+        self._at = at.copy()
+        return self._seq + 1
+
+    def error_of(self, failed: Failed) -> SwiftLoaderError:
+        """What to raise for a ticket that could not be made."""
+        return error_of(failed, self._recipe.consumer)
+
+    def broke(self, error: BaseException) -> None:
+        """The consumer is told at its next call."""
+        self._fatal = error
+
+    def worker_pids(self) -> list[int]:
+        """There are none."""
+        return []
+
+    def statistics(self) -> dict[str, float]:
+        """What is worth counting."""
+        return kept_statistics(self._recipe.config, [self._cell])
+
+    def tell_notes(self, stacklevel: int = 5) -> None:
+        """Warns of what the user should know; by default as from the loop over the loader."""
+        self._notes.tell(stacklevel + 1)
+
+    def abandon(self) -> None:
+        """There is nothing to end."""
+
+    def close(self) -> None:
+        """Ends the fetching threads."""
+        if not self._closed and hasattr(self, "_maker"):
+            self._maker.close()
+            if (keeps := as_kept(self._dataset)) is not None:
+                keeps.close()
+        if self._ground is not None:
+            self._ground.close()
+        self._ground, self._closed = None, True
+
+    def _make(self, ticket: Ticket, berth: _HeapBerth) -> Made:
+        if ticket.epoch != self._epoch:
+            self._epoch = ticket.epoch
+            if (set_epoch := self._info.turner(self._dataset)) is not None:
+                set_epoch(ticket.epoch)
+        return self._maker.make(ticket.seq, ticket.epoch, ticket.step, berth)
+
+    def _as_worker(self, action: Any) -> Any:
+        before = set_worker_info(self._info)
+        states = self._info.generators.states()
+        try:
+            return action()
+        finally:
+            set_worker_info(before)
+            put_back(states)
+
+
+class _HeapBerth:
+    """Memory that is as large as the batch turns out to be."""
+
+    def __init__(self, most_nbytes: int | None) -> None:
+        self._memory = HeapMemory(0)
+        self._most_nbytes = most_nbytes
+        self.wanted = Wanted([0], 0)
+        self.following: int | None = None
+        self.careful = False
+        self.slot_ns = 0
+
+    def room(self, nbytes: int, keep: int = 0) -> HeapMemory:
+        if self._memory.nbytes < nbytes:
+            if self._most_nbytes is not None:
+                refuse_too_large(nbytes, self._most_nbytes)
+            larger = HeapMemory(nbytes)
+            larger.memory[:keep] = self._memory.memory[:keep]
+            self._memory = larger
+        return self._memory

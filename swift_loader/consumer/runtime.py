@@ -1,0 +1,389 @@
+"""A loader that was started: the data path as the consumer's thread sees it.
+
+    A-F   tickets, orders, workers, parcels                   pool/
+    G     parcels are merged in step order                    pool/merge.py
+    H     the parcel lands: views of its slot become tensors  `Runtime._land` -> device/; for a device that has
+                                                              streams, on a thread of its own: device/landing.py
+    I     the batch is handed out, the wait is noted          `Runtime.next_batch`
+    J     the batch is dropped, its slot goes home            pool/lease.py
+
+Knows where in the stream of batches the consumer is; the user's side of it (arguments, when to start) is `loader`'s.
+"""
+
+from __future__ import annotations
+
+import os
+import warnings
+from dataclasses import replace
+from time import perf_counter_ns
+from typing import TYPE_CHECKING, Any
+from weakref import WeakSet
+
+from swift_loader.consumer import ranks
+from swift_loader.consumer.flight import FlightRecorder
+from swift_loader.consumer.inline import HeapMemory, InlinePool
+from swift_loader.consumer.leftout import LeftOut
+from swift_loader.consumer.surprises import surprises
+from swift_loader.consumer.witness import Witness, standing
+from swift_loader.device.landing import Landing
+from swift_loader.device.stage import Cargo, Laps, Stage, StageAhead
+from swift_loader.engines.choose import engine_for
+from swift_loader.errors import ConfigError, DataError, LayoutError, LoaderClosed, PoisonedTicket, SwiftLoaderError
+from swift_loader.host.callers import users_line
+from swift_loader.plan.plan import EpochPlan, Plan
+from swift_loader.plan.position import Position, Setting, State
+from swift_loader.pool.dispatch import Delivery, Failed, Full
+from swift_loader.pool.failures import place_of
+from swift_loader.pool.reuse import with_memory
+from swift_loader.telemetry import Measured, Moments, rank_table, report
+from swift_loader.telemetry.ranges import profiled
+from swift_loader.wire.recipe import Recipe
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    import torch
+
+    from swift_loader.pool.lease import Lease
+    from swift_loader.pool.pool import Pool
+    from swift_loader.settings.loader import LoaderConfig
+
+_running: WeakSet[Runtime] = WeakSet()
+
+
+def _leave_to_the_parent() -> None:
+    """In a forked child: the threads that serve a loader are not here, and their locks may be closed for ever."""
+    for runtime in _running:
+        if not runtime.closed:
+            runtime.closed = True
+            runtime.why_closed = (
+                f"this loader runs in process {runtime.pid}, and this is {os.getpid()}, a child forked from it: "
+                "make another loader here"
+            )
+
+
+os.register_at_fork(after_in_child=_leave_to_the_parent)
+
+
+class Runtime:
+    """A loader that was started: its pool, its stage, and where it is in the stream."""
+
+    closed = False
+    why_closed = "this loader was closed; make another one"
+    plan: Plan | None = None
+    epoch = 0
+    """The epoch that is iterated, or was last."""
+    iteration = 0
+    """The number of the iteration that goes on. Not the iteration itself: it holds the loader, which would then be in a
+    cycle, and a forgotten one would be seen late or never."""
+    _step_count = 0
+    _taken: tuple[int, int, int] | None = None
+    _is_adrift = False
+    """The consumer's thread was interrupted as it took a batch, which may be in nobody's hands now."""
+
+    def __init__(self, recipe: Recipe, stage: Stage, starves: str = "consumer") -> None:
+        recipe, self._memory = with_memory(recipe)
+        config = recipe.config
+        self.pid = os.getpid()
+        self.consumer = recipe.consumer
+        self.seed = recipe.seed
+        self.position = Position()
+        """What is handed out next, if the iteration goes on."""
+        self._begins = State.of_epoch()
+        """Where the next iteration begins."""
+        self._left_out = LeftOut(config.max_skipped, recipe.consumer)
+        self._recipe = recipe
+        self._stage = stage
+        self._witness = Witness(recipe, starves)
+        self.flight = FlightRecorder(recipe)
+        self.looks = recipe.config.measures
+        """Whether what batches cost is noted; if not, nobody looks at the clock."""
+        self._landing: Landing[Delivery] | None = None
+        self._agreement: ranks.Agreement | None = None
+        self._figures: ranks.Figures | None = None
+        if config.worker_count == 0:
+            self._pool: Pool | InlinePool = InlinePool(recipe)
+        else:
+            self._pool = pool = _pool_of_workers(recipe)
+            pool.before_waiting = stage.settle
+            pool.heard, pool.lost = self._witness.heard, self._witness.lost
+            if isinstance(stage, StageAhead):
+                self._landing = Landing(stage, _Dock(pool, looks=self.looks), f"swift-landing-c{recipe.consumer}")
+        try:
+            self._witness.open()
+            self._witness.watch(self._pool.view)
+            if self._landing is not None:
+                self._landing.lane = self._witness.lane_of(self._landing.name)
+        except BaseException:
+            self.close()
+            raise
+        _running.add(self)
+
+    def open(self, ordinal: str) -> None:
+        try:
+            self.plan = self._pool.open()
+        except (DataError, LayoutError, PoisonedTicket) as error:  # the first batch, with ``validate``
+            raise self._told(error, 0, 0) from error.__cause__
+        except SwiftLoaderError as error:
+            self._witness.failed(error)
+            raise
+        config = self._recipe.config
+        self._agreement = ranks.Agreement(self.consumer, ordinal, self._pool.broke)
+        self._agreement.check(self.plan.fingerprint(), config.consumer_count)
+        if self.looks:
+            self._figures = ranks.Figures.of_world(self.consumer, config.consumer_count, ordinal)
+        self._stage.open()
+        for surprise in surprises(self.plan, config, self.consumer, self._recipe.dataset_name):
+            warnings.warn(surprise, stacklevel=users_line())
+        self._witness.info("started", workers=config.worker_count, steps=self.plan.step_count(0, self.consumer))
+
+    def begin(self) -> int:
+        """An iteration takes its first batch; gives back how many there are."""
+        assert self.plan is not None
+        self.end()  # an epoch that was left early counts for itself
+        self.iteration += 1
+        if self.position != self._begins.position:
+            self._go_to(self._begins.position)
+        if self._landing is not None:
+            self._landing.start()
+        self.epoch = self.position.epoch
+        self._begins = State.of_epoch(self.epoch + 1)
+        self._step_count = self.plan.step_count(self.epoch, self.consumer)
+        self._witness.begin_epoch(self.position, self._step_count)
+        left = self.position.left(self._step_count)
+        if left == 0:  # an epoch without a batch is over as it begins
+            self._go_to(self._begins.position)
+        return left
+
+    def _go_to(self, position: Position) -> None:
+        first = self._pool.restart(position)
+        if self._landing is not None:
+            self._landing.restart(first)
+        self.position = position.copy()
+        self._is_adrift = False
+
+    @property
+    def next_epoch(self) -> int:
+        """The epoch of the next iteration."""
+        return self._begins.position.epoch
+
+    @property
+    def sample_count(self) -> int:
+        """As the workers have counted them."""
+        return self._pool.sample_count
+
+    @property
+    def is_over(self) -> bool:
+        """Whether all batches of the epoch that is iterated were handed out."""
+        return self.position.epoch != self.epoch
+
+    def next_batch(self, busy_ns: int) -> Any:
+        """Takes a delivery, lands it and notes what it cost."""
+        looks = self.looks
+        asked = perf_counter_ns() if looks else 0
+        if looks and self._witness.live is not None:
+            self._witness.live.asked(asked)
+        if self._is_adrift:
+            self._go_to(self.position)
+        landing = self._landing
+        try:
+            with profiled("wait for data"):
+                delivery = self._pool.take() if landing is None else landing.take()
+            self.position.took(delivery.ticket.step, self._step_count)
+        except BaseException as error:
+            self._is_adrift = not isinstance(error, SwiftLoaderError)  # ours come in place of a batch
+            self._witness.failed(error)
+            raise
+        if isinstance(delivery, Failed):
+            raise self._told(self._pool.error_of(delivery), delivery.ticket.epoch, delivery.ticket.step)
+        came = perf_counter_ns() if looks else 0
+        try:
+            with profiled("transfer to device"):
+                batch = self._land(delivery) if landing is None else landing.hand_out(delivery)
+        except DataError as error:  # objects that could not be unpickled
+            unreadable = DataError(f"{error} ({place_of(delivery, self.consumer)})")
+            raise self._told(unreadable, delivery.ticket.epoch, delivery.ticket.step) from error.__cause__
+        ticket, parcel = delivery.ticket, delivery.parcel
+        self._taken = (ticket.epoch, ticket.step, parcel.rows)
+        if parcel.attachment is not None and parcel.attachment.skipped:
+            self._leave_out(parcel.attachment.skipped, ticket.epoch, ticket.step)
+        if looks:
+            self._witness.note(delivery, Moments(delivery.came_ns, asked, came, perf_counter_ns()), busy_ns)
+        return batch
+
+    def _told(self, error: SwiftLoaderError, epoch: int, step: int) -> SwiftLoaderError:
+        error.replay = self.flight.command(epoch, step)
+        self._witness.failed(error)
+        return error
+
+    def _leave_out(self, skipped: list[tuple[int, str]], epoch: int, step: int) -> None:
+        for index, reason in skipped:
+            self._witness.warning("a sample was left out", index=index, reason=reason)
+        with self._witness.telling():
+            self._left_out.add(skipped, epoch, step)
+
+    def end(self) -> None:
+        """An iteration has come to its end: what was noted of it is summed up, and told to the other ranks."""
+        self._look_around()
+        standing = self._witness.end_epoch(self.epoch)
+        if standing is not None and self._figures is not None:
+            self._figures.tell(standing)
+
+    def _look_around(self) -> None:
+        if self.looks and not self.closed:
+            self._witness.sees(self._pool.statistics(), self._pool.worker_pids())
+
+    def report(self) -> str:
+        """The last epoch that was summed up, or the first one so far, as a page of 80 columns."""
+        if not self._recipe.config.benchmark:
+            return "swift_loader: nothing was measured, since benchmark=False"
+        self._look_around()
+        account = self._witness.account()
+        return "swift_loader: nothing to report yet: no batch was handed out" if account is None else report(account)
+
+    def measured(self) -> Measured | None:
+        """What a prediction starts from (`swift_loader.telemetry.predict`); None where nothing was measured."""
+        account = self._witness.account()
+        return None if account is None else account.measured
+
+    def rank_table(self, timeout_s: float) -> str:
+        """Every consumer's newest epoch, as a table; waits so long for those that are behind this one."""
+        account = self._witness.account()
+        mine = None if account is None else standing(account)
+        standings = [mine] if self._figures is None else self._figures.all(mine, timeout_s)
+        return rank_table(standings)
+
+    def set_epoch(self, epoch: int) -> None:
+        """Has the next iteration begin there; the one that goes on is not disturbed."""
+        self._begins = self._begins.turned_to(epoch)
+
+    def settings(self) -> dict[str, Setting]:
+        """All that decides which batches there are."""
+        assert self.plan is not None
+        return settings_of(self.plan, self._recipe.config)
+
+    def resume(self, state: State) -> None:
+        """Has the next iteration begin where the state was taken; the one that goes on ends."""
+        state.refuse_other(self.settings())
+        self.iteration += 1
+        self._begins = replace(state, position=state.position.copy())
+        self.epoch = max(0, state.position.epoch - (not state.position.is_inside))
+        if self.position != state.position:
+            self._go_to(state.position)  # at once, so that workers turn to it now
+
+    def last_batch_mask(self) -> torch.Tensor:
+        import torch  # noqa: PLC0415 - importing the package must not import torch
+
+        if self._taken is None:
+            raise ConfigError("last_batch_mask tells about the batch handed out last, and none was")
+        epoch, step, rows = self._taken
+        plan = self.plan
+        mask = plan.mask(epoch, self.consumer, step) if isinstance(plan, EpochPlan) else None
+        return torch.ones(rows, dtype=torch.bool) if mask is None else torch.tensor(mask)
+
+    def worker_pids(self) -> list[int]:
+        return self._pool.worker_pids()
+
+    def statistics(self) -> dict[str, float]:
+        if os.getpid() != self.pid:  # what was counted is behind locks of the parent
+            raise LoaderClosed(self.why_closed)
+        return {
+            **self._witness.statistics(),
+            **self._pool.statistics(),
+            "samples_skipped": self._left_out.count,
+            "epoch": self.epoch,
+        }
+
+    def abandon(self) -> None:
+        self._witness.hide()
+        if self._landing is not None:
+            self._landing.abandon()
+        self._pool.abandon()
+        if self._memory is not None:
+            self._memory.abandon()
+
+    def close(self) -> None:
+        if self.closed:
+            return
+        self.closed = True
+        self.abandon()  # first: whatever interrupts what follows (a second Ctrl-C), all comes to its end by itself
+        if self._agreement is not None:
+            self._agreement.close()
+        if self._landing is not None:
+            self._landing.close()
+        self._pool.close()
+        if self._memory is not None:
+            self._memory.close()
+        self._stage.close()
+        self.end()
+        self._witness.close()
+        self._pool.tell_notes()  # last, since a user may have made warnings errors
+
+    def __repr__(self) -> str:
+        return f"consumer {self.consumer}, epoch {self.position.epoch}, step {self.position.step}"
+
+    def _land(self, delivery: Full) -> Any:
+        hold = self._pool.hold(delivery.parcel)
+        try:
+            return self._stage.land(_cargo_of(delivery, hold, looks=self.looks))
+        finally:
+            hold.landed()
+
+
+class _Dock:
+    """A pool, as it is seen by the thread that lands its deliveries."""
+
+    def __init__(self, pool: Pool, *, looks: bool) -> None:
+        self._looks = looks
+        self.take, self.leave, self._hold = pool.take, pool.abandon, pool.hold
+
+    def number(self, delivery: Delivery) -> int:
+        return delivery.ticket.seq
+
+    def unload(self, delivery: Delivery) -> tuple[Cargo, Callable[[], None]] | None:
+        if isinstance(delivery, Failed):
+            return None
+        hold = self._hold(delivery.parcel)
+        return _cargo_of(delivery, hold, looks=self._looks), hold.landed
+
+
+def _cargo_of(delivery: Full, hold: Lease | HeapMemory, *, looks: bool) -> Cargo:
+    parcel = delivery.parcel
+    attached = parcel.attachment
+    assert parcel.spec is not None
+    stream, spans = (None, []) if attached is None else (attached.stream, attached.spans)
+    room = hold.room
+    at: Any = hold if room is None else room
+    if looks:
+        delivery.laps = Laps()
+    return Cargo(parcel.spec, parcel.rows, at.memory, at.views, stream, spans, hold.array, room, delivery.laps)
+
+
+def settings_of(plan: Plan, config: LoaderConfig) -> dict[str, Setting]:
+    """All that decides which batches there are, by the names of the public settings."""
+    return {**plan.fingerprint(), "random_per": config.random_per}
+
+
+def refuse_other_settings(loaded: State, config: LoaderConfig, seed: int) -> None:
+    """Compares all but the length of the dataset, which is known when it was built: in `start`."""
+    if not loaded.settings:
+        return
+    count = loaded.settings.get("len(dataset)", 1)
+    plan = Recipe(None, {}, None, config, seed if loaded.seed is None else loaded.seed, 0).plan(int(count))
+    loaded.refuse_other(settings_of(plan, config))
+    if loaded.settings.get("nb_consumer") != config.consumer_count and config.random_per == "batch":
+        warnings.warn(
+            f"the state is of {loaded.settings.get('nb_consumer')} consumers and goes on with "
+            f"{config.consumer_count}: the same samples, but other random numbers. random_per='sample' keeps them",
+            stacklevel=users_line(),
+        )
+
+
+def _pool_of_workers(recipe: Recipe) -> Pool:
+    engine = engine_for(recipe)
+    # What these import is not there on other systems, where the rest of the package works.
+    from swift_loader.pool.budget import budget_of  # noqa: PLC0415
+    from swift_loader.pool.pool import Pool  # noqa: PLC0415
+
+    config = recipe.config
+    return Pool(recipe, engine, budget_of(config.memory_budget, config.consumer_count))

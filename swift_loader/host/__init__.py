@@ -1,0 +1,1 @@
+"""The machine: memory, processes, files, limits. It does not know that there are loaders."""

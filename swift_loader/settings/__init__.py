@@ -1,0 +1,1 @@
+"""What was asked for: the only place where what a user says is checked."""

@@ -1,0 +1,1 @@
+"""What the two sides share: messages, what carries them, slots, and the page that both map. It decides nothing."""

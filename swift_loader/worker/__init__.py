@@ -1,0 +1,1 @@
+"""The child: one process that makes batches. It knows nothing of the trainer but what it is told."""
