@@ -288,7 +288,8 @@ def interpreter(code: str, fds: list[int], name: str) -> int:
     takes no notice of the signals that are the trainer's, they are blocked; and it has a process group of its own.
     """
     prelude = (
-        f"import sys; sys.path[:] = {sys.path!r}; from swift_loader.worker import guard; guard.arm({fds[1]}, {name!r}); "
+        f"import sys; sys.path[:] = {sys.path!r}; "
+        f"from swift_loader.worker import guard; guard.arm({fds[1]}, {name!r}); "
         "from swift_loader.worker import zygote; "
     )
     hash_seed = os.environ.get("PYTHONHASHSEED") or "random"
