@@ -62,7 +62,7 @@ class SwiftLoader(TorchLike):
         nb_consumer: How many GPUs, or ranks, train.
         worker_per_consumer: Child processes for each of them; 0 makes batches in the training process itself.
         shuffle: Whether each epoch comes in an order of its own.
-        **settings: See `swift_loader.settings.loader.Settings` and the README's table.
+        **settings: See `swift_loader.settings.loader.Settings` and docs/arguments.md.
 
     Raises:
         ConfigError: if a setting is wrong.

@@ -1,4 +1,7 @@
-"""Every argument and its default, as the documents say. Other tests compare the code with this table."""
+"""Every argument and its default, as swift_loader/docs/arguments.md says: one test compares the page with this table.
+
+Other tests compare the code with it.
+"""
 
 from __future__ import annotations
 
