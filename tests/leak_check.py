@@ -20,6 +20,7 @@ from typing import NamedTuple
 import psutil
 
 from swift_loader.engines.nursery import shared
+from tests import warm
 
 #: Only a test that leaves something behind waits for it.
 GRACE_S = 10.0
@@ -68,7 +69,7 @@ class Residue:
         """One line for each thing that is here and was not there ``before``."""
         names = {thread.ident: thread.name for thread in threading.enumerate()}
         own = _descriptors_of_multiprocessing() | _descriptors_of_servers()
-        servers = shared.pids
+        servers = shared.pids | warm.server.pids
         processes = sorted(self.processes - before.processes)
         return [
             *(f"process {_described(pid)}" for pid, _ in processes if pid not in servers),
@@ -217,8 +218,8 @@ def _descriptors() -> frozenset[tuple[int, str]]:
 
 
 def _descriptors_of_servers() -> set[int]:
-    """Of the servers that all loaders of this process share, and that live as long as it does."""
-    return shared.fds
+    """Of the servers that all loaders, and all scripts, of this process share, and that live as long as it does."""
+    return shared.fds | warm.server.fds
 
 
 def _descriptors_of_multiprocessing() -> set[int | None]:
