@@ -15,6 +15,7 @@ from hypothesis import HealthCheck, settings
 
 from swift_loader.engines.nursery import shared
 from swift_loader.pool.guard import FOR_THE_TRAINER
+from tests import warm
 from tests.leak_check import TEMP_PREFIX, Residue, leaks_since
 
 # Two cores: a pool of threads in every process of a test would only wait for the others. Before torch is imported.
@@ -61,6 +62,7 @@ def _own_temp_folder() -> Iterator[None]:
     os.environ.setdefault("PYTEST_DEBUG_TEMPROOT", outer)  # tmp_path stays where it always is
     os.environ["TMPDIR"] = tempfile.tempdir = folder
     yield
+    warm.server.end()
     tempfile.tempdir = None
     for name, value in before.items():
         os.environ.pop(name, None)

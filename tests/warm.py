@@ -25,7 +25,7 @@ import tempfile
 import types
 from importlib.machinery import SourceFileLoader
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any, Self
 
 ROOT = Path(__file__).resolve().parent.parent
 _MOST_NBYTES = 1 << 17
@@ -85,7 +85,8 @@ class Script:
 
     def __init__(self, folder: Path, path: Path, words: tuple[str, ...], env: dict[str, str]) -> None:
         self.returncode: int | None = None
-        self._out, self._err = tempfile.TemporaryFile("w+"), tempfile.TemporaryFile("w+")
+        # Files, not pipes: nobody has to read them meanwhile.
+        self._out, self._err = (tempfile.TemporaryFile("w+") for _ in range(2))  # noqa: SIM115 - closed at the exit
         self._status, theirs = os.pipe()
         asked = {"path": str(path), "words": words, "folder": str(folder), "env": env}
         try:
@@ -93,7 +94,7 @@ class Script:
         finally:
             os.close(theirs)
 
-    def __enter__(self) -> Script:
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -181,7 +182,7 @@ def _become(asked: dict[str, Any], fds: list[int]) -> types.CodeType:
     return compile(Path(path).read_text(encoding="utf-8"), path, "exec")
 
 
-def _main() -> NoReturn | None:
+def _main() -> None:
     import torch  # noqa: F401 - for those to come
 
     with socket.socket(fileno=int(sys.argv[1])) as asking:
@@ -190,7 +191,6 @@ def _main() -> NoReturn | None:
         code = _become(*found)
         del found
         exec(code, sys.modules["__main__"].__dict__)
-    return None
 
 
 if __name__ == "__main__":

@@ -59,7 +59,7 @@ def settled(value: Callable[[], Any], for_s: float = 0.3) -> Any:
 
 
 def descendants(pid: int | None = None) -> list[psutil.Process]:
-    """All living processes below ``pid``; below this process by default, without the servers that its loaders and scripts share."""
+    """All living processes below ``pid``; without the servers of this process by default."""
     found, servers = [], set() if pid else shared.pids | warm.server.pids
     for process in psutil.Process(pid or os.getpid()).children(recursive=True):
         try:

@@ -25,9 +25,10 @@ from tests.datasets import (
     calls,
 )
 from tests.loaders import made, started
+from tests.slow import start_methods
 from tests.watching import flat, until
 
-METHODS = pytest.mark.parametrize("method", ["forkserver", "spawn", "fork"])
+METHODS = start_methods
 COUNTS = pytest.mark.parametrize("count", [0, 2])
 
 

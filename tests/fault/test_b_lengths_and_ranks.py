@@ -21,6 +21,7 @@ from tests.fault.oracle import World
 from tests.fault.worlds import in_some_worlds
 from tests.gloo_ranks import run_ranks
 from tests.loaders import made, started
+from tests.slow import start_methods
 from tests.watching import flat, run_script, until, workers
 
 # B10 ----------------------------------------------------------------------------------------------------------------
@@ -225,7 +226,7 @@ if __name__ == "__main__":
 """
 
 
-@pytest.mark.parametrize("method", ["forkserver", "spawn", "fork"])
+@start_methods
 def test_b15_a_worker_has_one_thread_for_arithmetic_though_the_trainer_has_more(method: str, tmp_path):
     many = {"OMP_NUM_THREADS": "2", "OPENBLAS_NUM_THREADS": "2", "MKL_NUM_THREADS": "2"}
     out = run_script(tmp_path, FOUR_WORKERS, method, **many)

@@ -16,6 +16,7 @@ from typing import Any
 import pytest
 
 from tests.fault.soaked import Soak
+from tests.slow import slow
 from tests.watching import ROOT
 
 #: Promised: 1 s. A test on a busy machine fails later.
@@ -54,9 +55,10 @@ def check(one: dict[str, Any]) -> None:
     assert not wrong(one), f"{one['case']} interrupted at {one['at_s']}: {wrong(one)}\n{one['said']}"
 
 
-def test_c4_c5_ctrl_c_gives_one_traceback_and_ends_all_at_any_moment():
-    told = list(trainers("--seed", "3", "--rounds", "12"))
-    assert len(told) == 12
+@pytest.mark.parametrize("rounds", [6, slow(12)])
+def test_c4_c5_ctrl_c_gives_one_traceback_and_ends_all_at_any_moment(rounds: int):
+    told = list(trainers("--seed", "3", "--rounds", str(rounds)))
+    assert len(told) == rounds
     for one in told:
         check(one)
 

@@ -15,7 +15,7 @@ import pytest
 from swift_loader import Cached, CacheSetting, SwiftLoader
 from tests.kept_datasets import Asked, Epochs, Several, Texts, Wide, asked, then_shaken
 from tests.loaders import made, started, stream
-from tests.watching import kill_one, plain, run_script
+from tests.watching import kill_one, plain, run_warm
 
 N = 48
 
@@ -327,7 +327,7 @@ for how in ("numbers", "texts"):
 
 
 def test_samples_of_classes_of_main_are_kept(tmp_path):
-    lines = run_script(tmp_path, OF_MAIN, str(tmp_path / "kept")).splitlines()
+    lines = run_warm(tmp_path, OF_MAIN, str(tmp_path / "kept")).splitlines()
     assert sorted(map(int, (tmp_path / "keptasked").read_text().split())) == sorted([*range(12)] * 2)
     assert len(lines) == 24
     assert lines[0] == "[0, 1, 2, 3] ['0', '1', '2', '3']"

@@ -23,7 +23,7 @@ from swift_loader.replay import Replay
 from tests.datasets import Box, Numbers, Point, Random
 from tests.deadly_datasets import Crashes
 from tests.loaders import made, started
-from tests.watching import plain, run_script
+from tests.watching import plain, run_warm
 
 
 class Draws(Numbers):
@@ -277,7 +277,7 @@ def test_the_command_makes_the_batch_in_another_process(
 ):
     (tmp_path / "mine.py").write_text(MODULE)
     (tmp_path / "bad.txt").write_text("39")
-    delivered = run_script(tmp_path, DELIVERS, how)
+    delivered = run_warm(tmp_path, DELIVERS, how)
     command = ["replay", "--state", str(tmp_path / "run.replay"), "--rank"]
     assert cli.main([*command, "1", "--step", "0"]) == 0
     assert capsys.readouterr().out == (

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from swift_loader import ConfigError
-from swift_loader.testing import check_dataset
+from swift_loader.testing import check_dataset, lab
 from tests.integration.testing import wrong_datasets as wrong
 
 #: Dataset, the check that must tell, its verdict, and what it must say.
@@ -53,6 +53,14 @@ def settings_for(dataset: type) -> dict[str, Any]:
     return {"samples": 12, "seconds": seconds}
 
 
+@pytest.fixture
+def weighs_little(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Thousands of samples are looked at for time and memory, which others than these checks need not wait for."""
+    if request.node.callspec.params.get("check") not in ("speed", "memory"):
+        monkeypatch.setattr(lab, "_WEIGHED", 200)
+
+
+@pytest.mark.usefixtures("weighs_little")
 @pytest.mark.parametrize(
     ("dataset", "check", "verdict", "words"), TABLE, ids=[f"{row[1]}-{row[0].__name__}" for row in TABLE]
 )

@@ -13,6 +13,7 @@ import time
 
 import pytest
 
+from tests.slow import slow
 from tests.unit.device.fake_accelerator import build
 from tests.unit.device.on_the_fake_accelerator import SCENES
 from tests.watching import ROOT, begin_script, descendants, is_gone, until
@@ -27,10 +28,11 @@ def library(tmp_path_factory):
     return build(tmp_path_factory.mktemp("accelerator"))
 
 
-@pytest.fixture(scope="module")
-def outcomes(library):
+@pytest.fixture(scope="module", params=[64, slow(160)])
+def outcomes(library, request):
     """What became of each scene; all in one process, since torch takes a device once and for good."""
-    command = [sys.executable, "-X", "faulthandler", "-m", "tests.unit.device.on_the_fake_accelerator", str(library)]
+    words = ["tests.unit.device.on_the_fake_accelerator", str(library), str(request.param)]
+    command = [sys.executable, "-X", "faulthandler", "-m", *words]
     run = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=100, check=False)
     assert run.returncode == 0, run.stderr[-3000:]
     assert run.stderr == ""
