@@ -11,6 +11,7 @@ import pytest
 from swift_loader import SwiftLoader
 from swift_loader.pool.faultpoints import NAME, POINTS
 from tests.fault.oracle import ALL_WORLDS, WORLDS, Traced, World, differences, record
+from tests.fault.wrapped import Wrapped
 from tests.loaders import started
 from tests.slow import slow
 
@@ -86,17 +87,3 @@ def test_a4_a_place_that_nobody_knows_is_an_error_that_names_those_there_are(mon
 def test_a4_workers_that_are_not_asked_to_die_run_no_wrapped_call(method: str):
     with started(Wrapped, start_method=method) as loader:
         assert not any(any(batch.tolist()) for batch in loader)
-
-
-class Wrapped:
-    """Whether any method that is a place for a fault is wrapped in this worker."""
-
-    def __len__(self) -> int:
-        return 16
-
-    def __getitem__(self, index: int) -> bool:
-        import sys
-
-        homes = [point.home.partition(":") for point in POINTS.values()]
-        found = [vars(getattr(sys.modules[module], cls)) for module, _, cls in homes if module in sys.modules]
-        return any("_wrap" in getattr(call, "__qualname__", "") for home in found for call in home.values())

@@ -9,11 +9,10 @@ import warnings
 from contextlib import ExitStack
 from pathlib import Path
 
-import numpy as np
 import pytest
 
 from swift_loader import Cached, CacheSetting, SwiftLoader
-from tests.kept_datasets import Asked, Epochs, Several, Texts, Wide, asked, then_shaken
+from tests.kept_datasets import Asked, Epochs, Halves, Mixed, Several, Texts, Twice, Wide, asked, then_shaken
 from tests.loaders import made, started, stream
 from tests.watching import kill_one, plain, run_warm
 
@@ -65,13 +64,6 @@ def test_a_batch_that_fits_without_a_cache_fits_with_one(count: int, tmp_path):
     assert stream(Mixed, kwargs, epochs=3, cache_setting=setting(tmp_path), **more) == plainly
 
 
-class Mixed(Asked):
-    """Of 300 kB that are alike, and about 300 kB that are not."""
-
-    def sample(self, index: int):
-        return np.full(300_000, index, np.uint8), np.full(300_000 + 10 * index, index, np.uint8)
-
-
 def test_one_array_at_two_places_of_a_sample_is_two_in_a_batch(tmp_path):
     kwargs, more = {"folder": str(tmp_path)}, {"ragged": "list", "cache_setting": setting(tmp_path)}
     with started(Twice, kwargs, **more) as loader:
@@ -82,14 +74,6 @@ def test_one_array_at_two_places_of_a_sample_is_two_in_a_batch(tmp_path):
             before = int(other[0])
             one.add_(1)
             assert (int(one[0]), int(other[0])) == (before + 1, before)
-
-
-class Twice(Asked):
-    """With a text, so that it is pickled."""
-
-    def sample(self, index: int):
-        image = np.full(70_000 + index, index, np.int16)
-        return {"one": image, "other": image, "name": str(index)}
 
 
 KIND = {"now": Texts}
@@ -260,13 +244,6 @@ def test_with_room_for_half_of_them_half_are_read_back(count: int, tmp_path):
     # No more could be: at the end of an epoch each sample is kept until its next use, or not.
     assert reused >= 0.5 * (made_count + reused)
     assert told["cache_nbytes"] <= (1 << 16) + (1 << 16)
-
-
-class Halves(Asked):
-    """Samples of which a store of 64 KB takes half."""
-
-    def sample(self, index: int):
-        return bytes((index,)) * 2500
 
 
 def test_memory_goes_with_the_last_who_holds_it_and_is_offered_until_then(tmp_path):
