@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import resource
 import shutil
@@ -46,6 +47,15 @@ def pytest_sessionstart(session: pytest.Session) -> None:
     resource.setrlimit(resource.RLIMIT_CORE, (0, resource.getrlimit(resource.RLIMIT_CORE)[1]))
     if "PYTEST_XDIST_WORKER" in os.environ:
         os.setsid()
+
+
+def pytest_collection_finish(session: pytest.Session) -> None:
+    """What stays until the end is not looked through for garbage again, after every test that leaves something for it.
+
+    Thousands of tests, and what they import, are half a million objects: a quarter of a second each time.
+    """
+    gc.collect()
+    gc.freeze()
 
 
 def pytest_xdist_auto_num_workers() -> int:

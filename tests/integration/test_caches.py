@@ -312,8 +312,8 @@ def test_samples_of_classes_of_main_are_kept(tmp_path):
 
 
 #: By how many workers, in a rotation of how many samples, and how often at most a sample is made that is not cached.
-#: Two workers ask for samples in any order, one of them batches ahead where the other has no core. Where each sample has
-#: a place of its own between its uses, a worker makes none twice; with fewer places it may find another sample there.
+#: Two workers ask for samples in any order, one of them batches ahead where the other has no core. Where each sample
+#: has a place of its own between its uses, a worker makes none twice; with fewer it may find another sample there.
 BY_WORKERS = [(0, 16, 1), (1, 16, 1), (2, N, 2)]
 
 
