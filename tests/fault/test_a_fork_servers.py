@@ -235,7 +235,7 @@ def test_a9_a_worker_that_ends_under_a_debugger_stops_nobody():
         process.close()
     if said != "holds":
         pytest.skip(f"this machine lets nobody debug another process (error {said})")
-    assert took_s < 5  # it was 120 s, for all
+    assert took_s < 30  # it was 120 s, for all
     assert status == -signal.SIGKILL
 
 
