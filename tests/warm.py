@@ -13,6 +13,7 @@ Imports nothing of the tests, since scripts are to find it as it is without them
 from __future__ import annotations
 
 import builtins
+import contextlib
 import json
 import os
 import random
@@ -53,10 +54,13 @@ class _Server:
         if self._socket is None:
             self._begin()
         assert self._socket is not None
-        socket.send_fds(self._socket, [json.dumps(asked).encode()], fds)
-        answer, pidfds, _, _ = socket.recv_fds(self._socket, 64, 1)
-        assert pidfds, "the warm interpreter has died"
-        return int(answer), pidfds[0]
+        try:
+            socket.send_fds(self._socket, [json.dumps(asked).encode()], fds)
+            answer, (pidfd,), _, _ = socket.recv_fds(self._socket, 64, 1)
+        except (OSError, ValueError):  # it has died: the next script has another
+            self.end()
+            raise
+        return int(answer), pidfd
 
     def end(self) -> None:
         """Ends it, and with it none of its scripts."""
@@ -85,26 +89,25 @@ class Script:
 
     def __init__(self, folder: Path, path: Path, words: tuple[str, ...], env: dict[str, str]) -> None:
         self.returncode: int | None = None
-        # Files, not pipes: nobody has to read them meanwhile.
-        self._out, self._err = (tempfile.TemporaryFile("w+") for _ in range(2))  # noqa: SIM115 - closed at the exit
-        self._status, theirs = os.pipe()
         asked = {"path": str(path), "words": words, "folder": str(folder), "env": env}
-        try:
-            self.pid, self._pidfd = server.fork(asked, [self._out.fileno(), self._err.fileno(), theirs])
-        finally:
-            os.close(theirs)
+        with contextlib.ExitStack() as stack:
+            # Files, not pipes: nobody has to read them meanwhile.
+            self._out, self._err = (stack.enter_context(tempfile.TemporaryFile("w+")) for _ in range(2))
+            self._status, theirs = os.pipe()
+            stack.callback(os.close, self._status)
+            try:
+                self.pid, self._pidfd = server.fork(asked, [self._out.fileno(), self._err.fileno(), theirs])
+            finally:
+                os.close(theirs)
+            stack.callback(os.close, self._pidfd)
+            self._held = stack.pop_all()
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:
-        try:
+        with self._held:
             self.wait(60)
-        finally:
-            for file in (self._out, self._err):
-                file.close()
-            os.close(self._status)
-            os.close(self._pidfd)
 
     def kill(self) -> None:
         """As `subprocess.Popen.kill`."""
