@@ -22,7 +22,7 @@ TABLE: list[tuple[type, str, str, tuple[str, ...]]] = [
         wrong.HangsWhenBuilt,
         "building",
         "problem",
-        ("no worker has built it within 3.", "wrong_datasets.py:", "in __init__", "raise seconds="),
+        ("no worker has built it within ", "wrong_datasets.py:", "in __init__", "raise seconds="),
     ),
     (wrong.Large, "building", "advice", ("60", "MB of memory", "share_dataset=True")),
     (wrong.LengthByProcess, "length", "problem", ("not the same wherever it is built",)),
