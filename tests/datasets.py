@@ -354,3 +354,12 @@ def private_nbytes() -> int:
         if line.startswith("RssAnon:"):
             return int(line.split()[1]) * 1024
     raise AssertionError("the kernel does not tell")
+
+
+class HalfFailing(Numbers):
+    """Half of its samples cannot be had."""
+
+    def __getitem__(self, index: int) -> int:
+        if index % 2:
+            raise ValueError(f"sample {index}")
+        return index

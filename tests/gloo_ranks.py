@@ -8,13 +8,13 @@ from __future__ import annotations
 import json
 import random
 import socket
-import subprocess
 import time
 from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import Any
 
-from tests.watching import begin_script
+from tests.warm import Script
+from tests.watching import begin_warm
 
 #: Four ranks that import torch at the same time, on a busy machine of two cores.
 DEADLINE_S = 150.0
@@ -30,10 +30,10 @@ def run_ranks(folder: Path, script: str, *words: Any, world: int) -> list[Any]:
     arguments = [json.dumps(word) for word in words]
     common = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free_port()), "GLOO_SOCKET_IFNAME": "lo"}
     with ExitStack() as stack:
-        ranks: list[subprocess.Popen[str]] = []
+        ranks: list[Script] = []
         for rank in range(world):
             own = {"RANK": str(rank), "LOCAL_RANK": str(rank), "WORLD_SIZE": str(world), "LOCAL_WORLD_SIZE": str(world)}
-            process = begin_script(folder, script, *arguments, name=f"rank{rank}.py", **common, **own)
+            process = begin_warm(folder, script, *arguments, name=f"rank{rank}.py", **common, **own)
             ranks.append(stack.enter_context(process))
             stack.callback(process.kill)
         deadline = time.monotonic() + DEADLINE_S

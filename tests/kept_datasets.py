@@ -92,3 +92,25 @@ def asked(folder: str | Path) -> list[int]:
     """What was asked for, in order."""
     path = Path(folder, "asked")
     return [int(line) for line in path.read_text().split()] if path.exists() else []
+
+
+class Mixed(Asked):
+    """Of 300 kB that are alike, and about 300 kB that are not."""
+
+    def sample(self, index: int):
+        return np.full(300_000, index, np.uint8), np.full(300_000 + 10 * index, index, np.uint8)
+
+
+class Twice(Asked):
+    """With a text, so that it is pickled."""
+
+    def sample(self, index: int):
+        image = np.full(70_000 + index, index, np.int16)
+        return {"one": image, "other": image, "name": str(index)}
+
+
+class Halves(Asked):
+    """Samples of which a store of 64 KB takes half."""
+
+    def sample(self, index: int):
+        return bytes((index,)) * 2500

@@ -8,6 +8,7 @@ Knows nothing of pytest.
 from __future__ import annotations
 
 import gc
+import itertools
 import os
 import tempfile
 import threading
@@ -20,9 +21,12 @@ from typing import NamedTuple
 import psutil
 
 from swift_loader.engines.nursery import shared
+from tests import warm
 
 #: Only a test that leaves something behind waits for it.
 GRACE_S = 10.0
+#: Most of what is still there ends by itself in milliseconds; looking for cycles takes longer.
+_LOOKS_AT_ONCE = 3
 TEMP_PREFIX = "swift-tests-"
 SHARED_MEMORY = Path("/dev/shm")
 
@@ -68,7 +72,7 @@ class Residue:
         """One line for each thing that is here and was not there ``before``."""
         names = {thread.ident: thread.name for thread in threading.enumerate()}
         own = _descriptors_of_multiprocessing() | _descriptors_of_servers()
-        servers = shared.pids
+        servers = shared.pids | warm.server.pids
         processes = sorted(self.processes - before.processes)
         return [
             *(f"process {_described(pid)}" for pid, _ in processes if pid not in servers),
@@ -90,9 +94,11 @@ def leaks_since(before: Residue, grace_s: float = GRACE_S) -> list[str]:
         return []
     deadline = time.monotonic() + grace_s
     pause = threading.Event()
+    looks = itertools.count()
     while leaks and time.monotonic() < deadline:
-        gc.collect()  # what hangs in a cycle leaves only now
-        pause.wait(0.02)
+        if next(looks) >= _LOOKS_AT_ONCE:
+            gc.collect()  # what hangs in a cycle leaves only now
+        pause.wait(0.01)
         after = Residue.take()
         leaks = after.since(before)
     return leaks
@@ -133,9 +139,15 @@ def _processes() -> frozenset[tuple[int, int]]:
 
 def _seen(pid: int) -> _Seen | None:
     try:
-        words = Path(f"/proc/{pid}/stat").read_bytes().rpartition(b")")[2].split()
+        fd = os.open(f"/proc/{pid}/stat", os.O_RDONLY)  # not by a file object: this is most of what a picture costs
     except OSError:
         return None  # gone
+    try:
+        words = os.read(fd, 4096).rpartition(b")")[2].split()
+    except OSError:
+        return None
+    finally:
+        os.close(fd)
     return _Seen(words[0].decode(), int(words[1]), int(words[19]))
 
 
@@ -217,8 +229,8 @@ def _descriptors() -> frozenset[tuple[int, str]]:
 
 
 def _descriptors_of_servers() -> set[int]:
-    """Of the servers that all loaders of this process share, and that live as long as it does."""
-    return shared.fds
+    """Of the servers that all loaders, and all scripts, of this process share, and that live as long as it does."""
+    return shared.fds | warm.server.fds
 
 
 def _descriptors_of_multiprocessing() -> set[int | None]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
 import torch
 from torch.utils.data import Dataset, IterableDataset
 
@@ -57,3 +58,24 @@ class SameMemory(Numbers):
         self.last = torch.full((5,), index)
         self.places[index % 3] = index % 256
         return self.whole.fill_(index), self.places[index % 3], self.last, self.whole[0]
+
+
+class TorchsOwn(Numbers):
+    def __init__(self, count: int, generator: Any) -> None:
+        super().__init__(count)
+        self.generator = generator
+
+    def __getitem__(self, index: int) -> float:
+        return torch.rand((), generator=self.generator, dtype=torch.float64).item()
+
+
+class Wrapped:
+    """What no default move looks into."""
+
+    def __init__(self, samples):
+        self.pictures = torch.stack([torch.from_numpy(picture) for picture, _ in samples])
+
+
+def nested_with_arrays(samples: list) -> dict:
+    array = np.stack([image for image, _ in samples])
+    return {"deep": [torch.from_numpy(array), 1], "array": array, "text": "left alone"}

@@ -17,8 +17,10 @@ import psutil
 import torch
 
 from swift_loader.engines.nursery import shared
+from tests import warm
 
 ROOT = Path(__file__).resolve().parent.parent
+_ENV_OF_SCRIPTS = {"PYTHONPATH": str(ROOT), "PYTHONWARNINGS": "default::ResourceWarning"}
 #: How long what must happen may take on a machine that has much else to do: only a test that fails waits for it.
 DEADLINE_S = 60.0
 
@@ -57,8 +59,8 @@ def settled(value: Callable[[], Any], for_s: float = 0.3) -> Any:
 
 
 def descendants(pid: int | None = None) -> list[psutil.Process]:
-    """All living processes below ``pid``; below this process by default, without the server that its loaders share."""
-    found, servers = [], set() if pid else shared.pids
+    """All living processes below ``pid``; without the servers of this process by default."""
+    found, servers = [], set() if pid else shared.pids | warm.server.pids
     for process in psutil.Process(pid or os.getpid()).children(recursive=True):
         try:
             if process.status() != psutil.STATUS_ZOMBIE and process.pid not in servers:
@@ -107,21 +109,42 @@ def _name(process: psutil.Process) -> str:
 
 def begin_script(folder: Path, text: str, *words: str, name: str = "script.py", **env: str) -> subprocess.Popen[str]:
     """Starts a script that finds swift_loader and the tests' datasets."""
-    path = folder / name
-    path.write_text(text, encoding="utf-8")
+    path = _written(folder, name, text)
     return subprocess.Popen(
         [sys.executable, str(path), *words],
         cwd=folder,
-        env={**os.environ, "PYTHONPATH": str(ROOT), "PYTHONWARNINGS": "default::ResourceWarning", **env},
+        env={**os.environ, **_ENV_OF_SCRIPTS, **env},
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
     )
 
 
+def begin_warm(folder: Path, text: str, *words: str, name: str = "script.py", **env: str) -> warm.Script:
+    """The same, for a script whose own start and end is not what is tested: in a fork of one that has torch."""
+    assert not [key for key in env if key.startswith("PYTHON")], "that is for an interpreter that starts"
+    path = _written(folder, name, text)
+    return warm.Script(folder, path, words, {**os.environ, **_ENV_OF_SCRIPTS, **env})
+
+
 def run_script(folder: Path, text: str, *words: str, timeout_s: float = 100.0, **env: str) -> str:
     """What a script prints; it must end well and say nothing on standard error."""
-    with begin_script(folder, text, *words, **env) as process:
+    return _ended_well(begin_script(folder, text, *words, **env), timeout_s)
+
+
+def run_warm(folder: Path, text: str, *words: str, timeout_s: float = 100.0, **env: str) -> str:
+    """The same of `begin_warm`."""
+    return _ended_well(begin_warm(folder, text, *words, **env), timeout_s)
+
+
+def _written(folder: Path, name: str, text: str) -> Path:
+    path = folder / name
+    path.write_text(text, encoding="utf-8")
+    return path
+
+
+def _ended_well(begun: subprocess.Popen[str] | warm.Script, timeout_s: float) -> str:
+    with begun as process:
         try:
             out, err = process.communicate(timeout=timeout_s)
         except BaseException:

@@ -137,3 +137,43 @@ class Seeing(Numbers):
     def __getitem__(self, index: int):
         info = worker_info()
         return self.seen, info.gpu_index, info.worker, os.getpid()
+
+
+def repr_bytes(batch: list) -> bytes:
+    return repr(batch).encode()
+
+
+class Squares:
+    def __init__(self, count: int) -> None:
+        self.count = count
+
+    def __len__(self) -> int:
+        return self.count
+
+    def __getitem__(self, index: int) -> int:
+        return index * index
+
+
+class InfiniteAtSix(Numbers):
+    def __getitem__(self, index: int) -> float:
+        return float("inf") if index == 6 else float(index)
+
+
+def list_of_five() -> list[int]:
+    return [0, 1, 2, 3, 4]
+
+
+class Wraps:
+    """Hands on to another dataset all that it has not itself."""
+
+    def __init__(self, ds: list[int]) -> None:
+        self.ds = ds
+
+    def __getattr__(self, name: str) -> object:
+        return getattr(self.ds, name)
+
+    def __len__(self) -> int:
+        return len(self.ds)
+
+    def __getitem__(self, index: int) -> int:
+        return self.ds[index]

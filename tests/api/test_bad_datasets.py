@@ -11,7 +11,16 @@ import pytest
 from torch.utils.data import DataLoader
 
 from swift_loader import ConfigError, DataError, LayoutError, SwiftLoader, WorkerDied, WorkerStartFailed
-from tests.api.given import Changing, Odd, as_bytes, fails_for_7, generator_of, make_no_dataset, make_without_length
+from tests.api.given import (
+    Changing,
+    Odd,
+    Wraps,
+    as_bytes,
+    fails_for_7,
+    generator_of,
+    make_no_dataset,
+    make_without_length,
+)
 from tests.datasets import (
     CannotBeBuilt,
     DiesWhenBuilt,
@@ -25,9 +34,10 @@ from tests.datasets import (
     calls,
 )
 from tests.loaders import made, started
+from tests.slow import start_methods
 from tests.watching import flat, until
 
-METHODS = pytest.mark.parametrize("method", ["forkserver", "spawn", "fork"])
+METHODS = start_methods
 COUNTS = pytest.mark.parametrize("count", [0, 2])
 
 
@@ -128,22 +138,6 @@ def test_a_function_that_makes_no_dataset_is_refused(count: int):
 def test_a_function_that_makes_a_dataset_without_a_length_is_refused(count: int):
     with pytest.raises(ConfigError, match="has no __len__"):
         made(make_without_length, worker_per_consumer=count).start(0)
-
-
-class Wraps:
-    """Hands on to another dataset all that it has not itself."""
-
-    def __init__(self, ds: list[int]) -> None:
-        self.ds = ds
-
-    def __getattr__(self, name: str) -> object:
-        return getattr(self.ds, name)
-
-    def __len__(self) -> int:
-        return len(self.ds)
-
-    def __getitem__(self, index: int) -> int:
-        return self.ds[index]
 
 
 def test_a_getattr_that_asks_itself_while_it_is_unpickled_is_explained():

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import inspect
 
-import numpy as np
 import pytest
 import torch
 
 from swift_loader import SwiftLoader
+from tests.api.given import Squares, repr_bytes
 from tests.datasets import Pictures
 from tests.loaders import started
+from tests.torch_datasets import nested_with_arrays
 
 #: As it stands in the document.
 SAMPLE = """
@@ -64,21 +65,6 @@ def test_every_argument_of_the_document_is_taken_at_once():
     assert sorted(number for batch in batches for number in batch) == [i * i for i in range(9)]
 
 
-def repr_bytes(batch: list) -> bytes:
-    return repr(batch).encode()
-
-
-class Squares:
-    def __init__(self, count: int) -> None:
-        self.count = count
-
-    def __len__(self) -> int:
-        return self.count
-
-    def __getitem__(self, index: int) -> int:
-        return index * index
-
-
 def test_start_takes_the_documents_arguments_by_position():
     assert list(inspect.signature(SwiftLoader.start).parameters) == ["self", "consumer_index", "device", "to_device"]
 
@@ -99,11 +85,6 @@ def test_with_a_device_all_tensors_and_arrays_are_moved_there(device: torch.devi
     assert batch["deep"][0].device == expected
     assert batch["array"].device == expected
     assert batch["text"] == "left alone"
-
-
-def nested_with_arrays(samples: list) -> dict:
-    array = np.stack([image for image, _ in samples])
-    return {"deep": [torch.from_numpy(array), 1], "array": array, "text": "left alone"}
 
 
 def test_to_device_is_called_once_for_each_batch_with_the_device():

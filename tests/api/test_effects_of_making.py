@@ -22,7 +22,7 @@ from swift_loader import (
     WorkerInfo,
     WorkerStartFailed,
 )
-from tests.api.given import Generating, NotedFailure, as_text, encode, make_numbers
+from tests.api.given import Generating, InfiniteAtSix, NotedFailure, as_text, encode, make_numbers
 from tests.datasets import (
     BothInOneSet,
     Deadly,
@@ -303,11 +303,6 @@ def test_ragged_decides_between_an_error_and_lists(count: int):
     assert [tuple(boxes.shape) for boxes in batch["boxes"]] == [(1 + i % 3, 4) for i in range(8)]
     assert all((boxes == i).all() for i, boxes in enumerate(batch["boxes"]))
     assert torch.equal(batch["i"], torch.arange(8))
-
-
-class InfiniteAtSix(Numbers):
-    def __getitem__(self, index: int) -> float:
-        return float("inf") if index == 6 else float(index)
 
 
 @pytest.mark.parametrize("count", [0, 2])

@@ -7,7 +7,7 @@ from itertools import pairwise
 import pytest
 
 from swift_loader import ConfigError, EpochPlan, WeightedPlan
-from tests.api.given import Backwards
+from tests.api.given import Backwards, list_of_five
 from tests.datasets import Noted, Numbers, Random, calls
 from tests.loaders import made, started, stream
 from tests.watching import flat, until
@@ -148,10 +148,6 @@ def test_plan_takes_the_plans_that_ship():
 def test_plan_that_asks_for_samples_that_are_not_there_says_so():
     with pytest.raises(Exception, match="out of range"), started(list_of_five, {}, plan=Backwards()) as loader:
         list(loader)
-
-
-def list_of_five() -> list[int]:
-    return [0, 1, 2, 3, 4]
 
 
 def test_in_order_false_hands_out_batches_as_they_come(tmp_path):

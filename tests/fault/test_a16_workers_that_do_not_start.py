@@ -21,6 +21,7 @@ from tests.fault.oracle import ALL_WORLDS, World, differences, faultless, record
 from tests.fault.unhurried import BuiltLate
 from tests.fault.worlds import in_some_worlds
 from tests.loaders import made, started
+from tests.slow import slow, start_methods
 from tests.watching import flat, run_script, until, workers
 
 
@@ -57,7 +58,7 @@ def dies(settings: dict[str, Any], kind: type[SwiftLoaderError]) -> SwiftLoaderE
     return caught.value
 
 
-METHODS = pytest.mark.parametrize("method", ["forkserver", "spawn", "fork"])
+METHODS = start_methods
 
 
 @METHODS
@@ -75,7 +76,7 @@ def test_a16_so_is_an_init_function_that_raises(method: str):
     assert "in raises_early" in str(error.__cause__.__cause__)  # type: ignore[union-attr]
 
 
-@pytest.mark.parametrize("method", ["forkserver", "spawn"])
+@pytest.mark.parametrize("method", ["forkserver", slow("spawn")])
 def test_a16_so_is_one_that_raises_where_it_is_sent_to(method: str):
     begun = time.monotonic()
     loader = SwiftLoader.from_dataset(Unloadable(), 8, 1, 2, start_method=method)
@@ -134,7 +135,7 @@ def patiently(consume: Callable[[], Any]) -> list[str]:
     return [str(one.message) for one in told]
 
 
-def slow(world: World, folder: Path) -> None:
+def slow_to_start(world: World, folder: Path) -> None:
     """A dataset that takes three times its timeout to build is waited for, and told of."""
     settings = {**world.settings, "shuffle": False, "timeout_s": 0.8}
     told: list[str] = []
@@ -152,13 +153,13 @@ def slow(world: World, folder: Path) -> None:
 
 
 def test_a17_a_worker_that_is_slow_to_start_is_waited_for(tmp_path: Path):
-    slow(World("forkserver", 4, in_thread=True), tmp_path)
+    slow_to_start(World("forkserver", 4, in_thread=True), tmp_path)
 
 
 @pytest.mark.soak
 @pytest.mark.parametrize("world", ALL_WORLDS, ids=str)
 def test_a17_in_every_world(world: World, tmp_path: Path):
-    slow(world, tmp_path)
+    slow_to_start(world, tmp_path)
 
 
 @pytest.mark.parametrize("method", ["spawn", pytest.param("forkserver", marks=pytest.mark.soak)])

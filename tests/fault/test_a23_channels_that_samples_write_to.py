@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import os
-import socket
-import stat
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from swift_loader.wire import messages
-from tests.fault.oracle import HANG_S, Traced, World, differences, faultless, in_thread, record
+from tests.fault.harming import Harms
+from tests.fault.oracle import HANG_S, World, differences, faultless, in_thread, record
 from tests.loaders import started
 
 HARM = {
@@ -22,36 +20,6 @@ HARM = {
     "a short parcel": bytes((messages.PARCEL,)) + b"123",
     "what only we say": bytes((messages.ORDERS,)) + bytes(40),
 }
-
-
-class Harms(Traced):
-    """At one sample, and once only, does so to every socket of its process."""
-
-    def __init__(self, path: str, harm: bytes | None, **options: Any) -> None:
-        super().__init__(**options)
-        self.path, self.harm = path, harm
-
-    def __getitem__(self, index: int) -> Any:
-        if index == 13 and not os.path.exists(self.path):
-            Path(self.path).touch()
-            for fd in range(3, 64):
-                if _is_socket(fd):
-                    self._do_harm_to(fd)
-        return super().__getitem__(index)
-
-    def _do_harm_to(self, fd: int) -> None:
-        if self.harm is None:
-            with socket.socket(fileno=os.dup(fd)) as same:
-                same.shutdown(socket.SHUT_WR)
-        else:
-            os.write(fd, self.harm)
-
-
-def _is_socket(fd: int) -> bool:
-    try:
-        return stat.S_ISSOCK(os.fstat(fd).st_mode)
-    except OSError:
-        return False
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,9 @@ import pytest
 from swift_loader import SwiftLoader
 from swift_loader.worker.faultpoints import NAME, POINTS
 from tests.fault.oracle import ALL_WORLDS, WORLDS, Traced, World, differences, record
+from tests.fault.wrapped import Wrapped
 from tests.loaders import started
+from tests.slow import slow
 
 COUNT = 320
 #: How often a place is passed before the worker dies there: by then work is under way.
@@ -50,15 +52,17 @@ def _applies(point: str, world: World) -> bool:
     return point != "before-answer" or world.method != "spawn"  # which has no server
 
 
-_ROUND = cycle(WORLDS)
-#: Each point in one world, all worlds in turn.
-IN_TURN = [(point, next(world for world in _ROUND if _applies(point, world))) for point in POINTS]
+#: Each point in one world, all worlds in turn: those that spawn, and begin with an interpreter, where there is time.
+_ROUND, _QUICK = cycle(WORLDS), cycle(world for world in WORLDS if world.method != "spawn")
+IN_TURN = [(point, next(world for world in _QUICK if _applies(point, world))) for point in POINTS]
+SPAWNED = [(point, next(world for world in _ROUND if _applies(point, world))) for point in POINTS]
+SPAWNED = [slow(point, world) for point, world in SPAWNED if world.method == "spawn"]
 #: A copy of the trainer that dies as it hands over a worker has a twin, which must not hand over the same one.
 IN_TURN += [("before-answer", world) for world in WORLDS if world.method == "fork"]
 EVERYWHERE = [pair for pair in product(POINTS, ALL_WORLDS) if _applies(*pair)]
 
 
-@pytest.mark.parametrize(("point", "world"), IN_TURN, ids=str)
+@pytest.mark.parametrize(("point", "world"), [*IN_TURN, *SPAWNED], ids=str)
 def test_a4_a_worker_that_is_killed_at_a_handover_loses_and_doubles_nothing(
     point: str, world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
@@ -79,21 +83,7 @@ def test_a4_a_place_that_nobody_knows_is_an_error_that_names_those_there_are(mon
         faultpoints.arm()
 
 
-@pytest.mark.parametrize("method", ["forkserver", "spawn"])
+@pytest.mark.parametrize("method", ["forkserver", slow("spawn")])
 def test_a4_workers_that_are_not_asked_to_die_run_no_wrapped_call(method: str):
     with started(Wrapped, start_method=method) as loader:
         assert not any(any(batch.tolist()) for batch in loader)
-
-
-class Wrapped:
-    """Whether any method that is a place for a fault is wrapped in this worker."""
-
-    def __len__(self) -> int:
-        return 16
-
-    def __getitem__(self, index: int) -> bool:
-        import sys
-
-        homes = [point.home.partition(":") for point in POINTS.values()]
-        found = [vars(getattr(sys.modules[module], cls)) for module, _, cls in homes if module in sys.modules]
-        return any("_wrap" in getattr(call, "__qualname__", "") for home in found for call in home.values())

@@ -12,14 +12,17 @@ from tests.datasets import calls
 from tests.deadly_datasets import ENDINGS, Ends
 from tests.fault.oracle import BATCH, WORLDS, World, differences, faultless, record
 from tests.loaders import started
+from tests.slow import slow
 
-#: Each way once, each world at least once. All pairs: ``-m soak``.
-SOME = list(zip(ENDINGS, cycle(WORLDS), strict=False))
+#: Each way once, and each world at least once where there is time. All pairs: ``-m soak``.
+SOME = list(zip(ENDINGS, cycle(world for world in WORLDS if world.method != "spawn"), strict=False))
+SPAWNED = [slow(how, world) for how, world in zip(ENDINGS, cycle(WORLDS), strict=False) if world.method == "spawn"]
+TAKEN = [*SOME, *zip(ENDINGS, cycle(WORLDS), strict=False)]
 ALL = [
-    pytest.param(how, world, marks=pytest.mark.soak) for how in ENDINGS for world in WORLDS if (how, world) not in SOME
+    pytest.param(how, world, marks=pytest.mark.soak) for how in ENDINGS for world in WORLDS if (how, world) not in TAKEN
 ]
 
-in_ways = pytest.mark.parametrize(("how", "world"), [*SOME, *ALL], ids=str)
+in_ways = pytest.mark.parametrize(("how", "world"), [*SOME, *SPAWNED, *ALL], ids=str)
 
 
 @in_ways

@@ -15,46 +15,11 @@ import pytest
 import torch
 
 from swift_loader import LayoutError
-from tests.datasets import Numbers
+from tests.fault.changing import Changing, Quick
 from tests.fault.oracle import World
 from tests.fault.worlds import in_some_worlds
 from tests.loaders import started
 from tests.unit.batch.samples import same
-
-#: Leaves that some batches are of, and others that now and then stand among them.
-_LEAVES = (
-    lambda i: i,
-    lambda i: i + 0.5,
-    lambda i: i % 2 == 0,
-    np.int64,
-    np.float32,
-    lambda i: np.full((), i, np.int64),
-    lambda i: np.full((3,), i, np.int64),
-    lambda i: np.full((3,), i, np.int32),
-    lambda i: np.full((3,), i, ">i4"),
-    lambda i: np.full((0,), i, np.int32),
-    lambda i: np.full((2, 2), i, np.float32),
-    lambda i: np.full((2, 0, 2), i, np.float32),
-    lambda i: torch.full((3,), i, dtype=torch.int64),
-    lambda i: torch.full((2, 2), i, dtype=torch.bfloat16),
-    lambda i: f"text {i}",
-    lambda i: None,
-    lambda i: [i],
-)
-
-
-class Changing(Numbers):
-    """Sample i is drawn from a seed: mostly as its neighbours are, now and then something else."""
-
-    def __init__(self, count: int, seed: int, *, odd: float) -> None:
-        super().__init__(count)
-        self.seed, self.odd = seed, odd
-
-    def __getitem__(self, index: int) -> Any:
-        run, own = random.Random(f"{self.seed} {index // 16}"), random.Random(f"{self.seed} {index} own")
-        usual = run.randrange(len(_LEAVES)), run.randrange(len(_LEAVES))
-        picked = [own.randrange(len(_LEAVES)) if own.random() < self.odd else one for one in usual]
-        return {"a": _LEAVES[picked[0]](index), "b": (_LEAVES[picked[1]](index),)}
 
 
 def _column(leaves: list[Any]) -> Any:
@@ -153,19 +118,6 @@ def test_b6_without_workers_too(seed: int):
 def test_b6_many_seeds():
     for seed in range(100, 300):
         _check_changing(seed, 2000, 0.03)
-
-
-class Quick(Numbers):
-    """Samples so quick that they are written by the loop that fetches them; a few are of another make."""
-
-    def __getitem__(self, index: int) -> Any:
-        if index % 97 == 50:
-            return np.full(3, index, np.float32), index
-        if index % 89 == 40:
-            return np.full(4, index, np.int32), float(index)
-        return self.rows[index % 8], index
-
-    rows = tuple(np.full(4, row, np.int32) for row in range(8))
 
 
 def test_b6_among_the_quickest_samples_odd_ones_are_told_and_the_rest_is_right():

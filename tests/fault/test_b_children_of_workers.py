@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from swift_loader import SwiftLoader
-from tests.datasets import Numbers, calls
+from tests.datasets import calls
+from tests.fault.nesting import Nested
 from tests.fault.oracle import World
 from tests.fault.orphans import StartsOthers
 from tests.fault.worlds import in_some_worlds
@@ -49,18 +49,6 @@ def test_b14_what_a_worker_has_started_goes_with_it_and_the_rest_at_close(world:
     world.run(run)
     assert until(lambda: not living(_children(tmp_path)), "the end of all", deadline_s=10) is not None
     assert took_s[0] < 10  # to reach: 1 s
-
-
-class Nested(Numbers):
-    """Takes its samples from a loader of its own, which it never closes."""
-
-    def __init__(self, count: int = 64) -> None:
-        super().__init__(count)
-        self.inner = SwiftLoader(Numbers, {"count": count}, 1, 1, 2, shuffle=False)
-        self.batches = iter(self.inner)
-
-    def __getitem__(self, index: int) -> int:
-        return int(next(self.batches)[0])
 
 
 @pytest.mark.parametrize("method", ["forkserver", "fork"])

@@ -9,18 +9,18 @@ import sys
 from collections.abc import Callable
 from typing import Any
 
-import numpy as np
 import pytest
 import torch
 
 from swift_loader import ConfigError, DataError, SwiftLoader
 from swift_loader.worker.threads import one_thread_each, setters
-from tests.datasets import Iterates, Numbers
+from tests.datasets import Iterates
 from tests.fault.lengths import Grows, LengthOfFolder, SaysLength
 from tests.fault.oracle import World
 from tests.fault.worlds import in_some_worlds
 from tests.gloo_ranks import run_ranks
 from tests.loaders import made, started
+from tests.slow import start_methods
 from tests.watching import flat, run_script, until, workers
 
 # B10 ----------------------------------------------------------------------------------------------------------------
@@ -185,33 +185,12 @@ def test_b12_ranks_with_11_and_10_batches_end_at_one_step_or_are_told_before_the
 # B15 ----------------------------------------------------------------------------------------------------------------
 
 
-class Multiplies(Numbers):
-    """Multiplies with numpy and torch, large enough for their threads; tells how many there are then."""
-
-    def __getitem__(self, index: int) -> Any:
-        before = _thread_count()
-        ones = np.ones((384, 384), np.float32)
-        (ones @ ones).sum()
-        tensor = torch.ones(384, 384)
-        (tensor @ tensor).exp().sum()
-        return {
-            "torch": torch.get_num_threads(),
-            "more": _thread_count() - before,
-            "omp": int(os.environ.get("OMP_NUM_THREADS", "0")),
-            "mkl": int(os.environ.get("MKL_NUM_THREADS", "0")),
-        }
-
-
-def _thread_count() -> int:
-    return len(os.listdir("/proc/self/task"))
-
-
 FOUR_WORKERS = """
 import sys
 import numpy as np
 import torch
 from swift_loader import SwiftLoader
-from tests.fault.test_b_lengths_and_ranks import Multiplies
+from tests.fault.multiplying import Multiplies
 
 if __name__ == "__main__":
     torch.set_num_threads(2)
@@ -225,7 +204,7 @@ if __name__ == "__main__":
 """
 
 
-@pytest.mark.parametrize("method", ["forkserver", "spawn", "fork"])
+@start_methods
 def test_b15_a_worker_has_one_thread_for_arithmetic_though_the_trainer_has_more(method: str, tmp_path):
     many = {"OMP_NUM_THREADS": "2", "OPENBLAS_NUM_THREADS": "2", "MKL_NUM_THREADS": "2"}
     out = run_script(tmp_path, FOUR_WORKERS, method, **many)

@@ -15,6 +15,7 @@ import pytest
 from tests.datasets import Numbers
 from tests.fault.odd_servers import StandardInput
 from tests.loaders import started
+from tests.slow import start_methods
 from tests.watching import descendants, flat, run_script
 
 
@@ -62,7 +63,7 @@ def test_c20_the_signal_handlers_of_a_trainer_do_not_run_in_its_workers(tmp_path
     assert not list(tmp_path.iterdir())
 
 
-@pytest.mark.parametrize("method", ["forkserver", "spawn", "fork"])
+@start_methods
 def test_c20_no_worker_reads_the_terminal_of_its_trainer(method: str):
     """It is in the background: the system would stop it."""
     reads, writes = os.pipe()

@@ -19,6 +19,7 @@ import pytest
 from tests.datasets import Numbers
 from tests.fault.soaked import Soak
 from tests.loaders import made, started
+from tests.slow import slow, start_methods
 from tests.watching import ROOT, descendants, run_script, until
 
 MANY = {"count": 1 << 20}
@@ -186,9 +187,10 @@ def grown(taken: list[dict[str, Any]]) -> dict[str, list[int]]:
     return {kind: seen for kind in kinds if len(set(seen := [one[kind] for one in taken])) > 1}
 
 
-def test_c11_two_hundred_cycles_most_with_a_fault_leave_nothing():
-    taken = list(pictures(200, seed=1))
-    assert taken[-1]["cycles"] == 200
+@pytest.mark.parametrize("count", [40, slow(200)])
+def test_c11_cycles_most_with_a_fault_leave_nothing(count: int):
+    taken = list(pictures(count, seed=1))
+    assert taken[-1]["cycles"] == count
     assert not grown(taken)
     assert grown([*taken, {**taken[-1], "descriptors": taken[-1]["descriptors"] + 1}])  # it can be seen
 
@@ -218,7 +220,7 @@ trainer.communicate()
 """
 
 
-@pytest.mark.parametrize("method", ["forkserver", "spawn", "fork"])
+@start_methods
 def test_c11_nothing_is_left_to_the_first_process_of_a_container(method: str, tmp_path: Path):
     assert run_script(tmp_path, ADOPTS, method, CYCLES) == "0\n"
 

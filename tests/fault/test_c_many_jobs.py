@@ -15,6 +15,7 @@ import pytest
 
 from tests.fault.oracle import World, differences, faultless, record, traced
 from tests.loaders import started
+from tests.slow import slow
 from tests.traced import Traced
 from tests.watching import ROOT, begin_script, run_script, until
 
@@ -167,10 +168,11 @@ def _starving(pids: list[int]) -> Iterator[None]:
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="a process that has made itself nice needs root to undo it")
-def test_c19_starved_of_the_processor_no_worker_is_taken_for_dead():
-    expected = faultless(count=240)
+@pytest.mark.parametrize("count", [64, slow(240)])
+def test_c19_starved_of_the_processor_no_worker_is_taken_for_dead(count: int):
+    expected = faultless(count=count)
     settings = World("forkserver", 4, in_thread=False).settings
-    with started(Traced, {"count": 240}, **settings) as loader:
+    with started(Traced, {"count": count}, **settings) as loader:
         pids = until(lambda: pids if len(pids := loader.worker_pids) == 4 else None)
         with _starving([os.getpid(), *pids]):
             found = record(loader)

@@ -10,10 +10,12 @@ import os
 import statistics
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
 from tests.fault.soaked import Soak
+from tests.slow import slow
 from tests.watching import ROOT, run_script, soon_at_least_once
 
 #: Promised: 0.1 s. A test on a busy machine fails at ten times that, thrice in a row.
@@ -35,27 +37,20 @@ def nursery(*words: str, **env: str):
     assert process.returncode in (0, -9)
 
 
-IN_STATES = [f"{state}-{method}" for state in STATES for method in METHODS]
-BEGINS_OR_ENDS = [f"{state}-{method}" for state in ("building", "closing", "starting") for method in METHODS]
-BEGINS_OR_ENDS += ["starting-spawn"]
-WITH_CHILDREN = [f"{state}-{method}" for state in ("parents", "nested") for method in METHODS]
+BEGINNINGS_AND_ENDS = ("building", "closing", "starting", "starting")
+WITH_CHILDREN = ("parents", "nested")
 SEED = 1
 
+#: Each state with one start method, in turns; and where there is time, with the others.
+turns = pytest.mark.parametrize("turn", [0, slow(1), slow(2)])
 
-@pytest.fixture(scope="module")
-def told(tmp_path_factory):
-    """Seconds that families outlived their trainer, by case; of one that was tried twice, the longer."""
-    temporary = tmp_path_factory.mktemp("temporary")
-    cases = [*IN_STATES, *BEGINS_OR_ENDS, *WITH_CHILDREN]
-    found: dict[str, float] = {}
+
+def all_were_gone_soon(states: tuple[str, ...], turn: int, temporary: Path) -> None:
+    cases = [f"{state}-{METHODS[(number + turn) % 3]}" for number, state in enumerate(states)]
+    told: dict[str, float] = {}
     for one in nursery("--seed", str(SEED), *cases, TMPDIR=str(temporary)):
-        case = f"{one['state']}-{one['method']}"
-        found[case] = max(found.get(case, 0.0), one["seconds"])
+        told[f"{one['state']}-{one['method']}"] = one["seconds"]
     assert not list(temporary.iterdir())  # nor has any of them left a file
-    return found
-
-
-def all_were_gone_soon(told: dict[str, float], cases: list[str]) -> None:
     for case in cases:
         first = iter([told[case]])
         soon_at_least_once(lambda case=case, first=first: next(first, None) or outlived_by(case), BOUND_S)
@@ -67,16 +62,19 @@ def outlived_by(case: str) -> float:
     return seconds
 
 
-def test_c1_a_killed_trainer_takes_its_workers_along_whatever_they_are_doing(told):
-    all_were_gone_soon(told, IN_STATES)
+@turns
+def test_c1_a_killed_trainer_takes_its_workers_along_whatever_they_are_doing(turn: int, tmp_path: Path):
+    all_were_gone_soon(STATES, turn, tmp_path)
 
 
-def test_c1_a_trainer_killed_while_it_starts_or_closes_takes_all_along(told):
-    all_were_gone_soon(told, BEGINS_OR_ENDS)
+@turns
+def test_c1_a_trainer_killed_while_it_starts_or_closes_takes_all_along(turn: int, tmp_path: Path):
+    all_were_gone_soon(BEGINNINGS_AND_ENDS, turn, tmp_path)
 
 
-def test_b14_b16_a_killed_trainer_takes_along_what_its_workers_have_started(told):
-    all_were_gone_soon(told, WITH_CHILDREN)
+@turns
+def test_b14_b16_a_killed_trainer_takes_along_what_its_workers_have_started(turn: int, tmp_path: Path):
+    all_were_gone_soon(WITH_CHILDREN, turn, tmp_path)
 
 
 @pytest.mark.soak

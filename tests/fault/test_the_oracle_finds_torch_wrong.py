@@ -82,6 +82,7 @@ def test_rows_have_each_a_number_of_their_own():
     assert len(set(numbers)) == len(numbers)
 
 
+@pytest.mark.slow
 def test_the_figures_are_measured_and_told(tmp_path: Path):
     def measured() -> float:
         """How many times as long as promised the slower of the two took."""

@@ -5,7 +5,8 @@ from __future__ import annotations
 import ast
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -32,10 +33,17 @@ def _name(path: Path) -> str:
     return str(path.relative_to(ROOT))
 
 
-def _functions(path: Path) -> Iterator[Function]:
-    for node in ast.walk(ast.parse(path.read_text())):
-        if isinstance(node, Function):
-            yield node
+@cache
+def _tree(path: Path) -> ast.Module:
+    return ast.parse(path.read_text())
+
+
+def _functions() -> Iterator[tuple[str, Function]]:
+    """All functions of all files, each with its file's name and its own."""
+    for path in SOURCES:
+        for node in ast.walk(_tree(path)):
+            if isinstance(node, Function):
+                yield f"{_name(path)}::{node.name}", node
 
 
 def _length(function: Function) -> int:
@@ -60,22 +68,20 @@ def _nesting(node: ast.AST, depth: int = 0) -> int:
     return deepest
 
 
-@pytest.mark.parametrize("path", SOURCES, ids=_name)
-def test_a_file_is_short(path: Path):
-    lines = len(path.read_text().splitlines())
-    assert lines <= MAX_FILE_LINES or _name(path) in EXEMPT
+def _too_large(measured: Iterable[tuple[str, int]], most: int) -> dict[str, int]:
+    return {name: size for name, size in measured if size > most and name not in EXEMPT}
 
 
-@pytest.mark.parametrize("path", SOURCES, ids=_name)
-def test_functions_are_short(path: Path):
-    long = {f"{_name(path)}::{f.name}": _length(f) for f in _functions(path) if _length(f) > MAX_FUNCTION_LINES}
-    assert not {name: lines for name, lines in long.items() if name not in EXEMPT}
+def test_files_are_short():
+    assert _too_large(((_name(path), len(path.read_text().splitlines())) for path in SOURCES), MAX_FILE_LINES) == {}
 
 
-@pytest.mark.parametrize("path", SOURCES, ids=_name)
-def test_functions_are_not_deeply_nested(path: Path):
-    deep = {f"{_name(path)}::{f.name}": _nesting(f) for f in _functions(path) if _nesting(f) > MAX_NESTING}
-    assert not {name: depth for name, depth in deep.items() if name not in EXEMPT}
+def test_functions_are_short():
+    assert _too_large(((name, _length(function)) for name, function in _functions()), MAX_FUNCTION_LINES) == {}
+
+
+def test_functions_are_not_deeply_nested():
+    assert _too_large(((name, _nesting(function)) for name, function in _functions()), MAX_NESTING) == {}
 
 
 def test_names_say_what_is_inside():
@@ -85,9 +91,8 @@ def test_names_say_what_is_inside():
     ]
 
 
-@pytest.mark.parametrize("path", SHIPPED, ids=_name)
-def test_a_module_says_what_its_room_is_for(path: Path):
-    assert ast.get_docstring(ast.parse(path.read_text()))
+def test_modules_say_what_their_rooms_are_for():
+    assert [_name(path) for path in SHIPPED if not ast.get_docstring(_tree(path))] == []
 
 
 def test_the_exemptions_are_needed():

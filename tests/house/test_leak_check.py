@@ -132,9 +132,9 @@ def test_a_test_without_processes_pays_less_than_two_milliseconds():
         times = []
         for _ in range(30):
             before = Residue.take()
-            began = time.perf_counter()
+            began = time.thread_time()
             leaks_since(Residue.take(before))
-            times.append(time.perf_counter() - began)
+            times.append(time.thread_time() - began)
         return sorted(times)[3]
 
     soon_at_least_once(pays_s, bound_s=0.002, tries=10)

@@ -6,7 +6,7 @@ import re
 from pathlib import Path
 
 from swift_loader.testing import check, faulty
-from tests.watching import run_script
+from tests.watching import run_warm
 
 PAGE = Path(__file__).resolve().parents[2] / "swift_loader" / "docs" / "testing.md"
 
@@ -43,7 +43,7 @@ class Images(GoodImages):
 
 def test_the_code_of_the_page_runs_from_top_to_bottom(tmp_path):
     pieces = re.findall(r"^```python\n(.*?)^```$", PAGE.read_text(), re.MULTILINE | re.DOTALL)
-    told = run_script(tmp_path, BEFORE + "".join(pieces) + "\nprint('all of it')", timeout_s=100)
+    told = run_warm(tmp_path, BEFORE + "".join(pieces) + "\nprint('all of it')", timeout_s=100)
     assert told.endswith("all of it\n")
     for words in ("2 problems, 1 not looked at", "boxes has shape (1, 4) in sample 0 and (", "PYTHONHASHSEED"):
         assert words in told

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from swift_loader.cli import bench, tune
-from tests.watching import run_script
+from tests.watching import run_warm
 
 DOCS = Path(__file__).resolve().parents[2] / "swift_loader" / "docs"
 COMMANDS = {"tune": tune, "bench": bench}
@@ -45,7 +45,7 @@ def options(name: str) -> set[str]:
 
 
 def test_the_code_of_the_page_runs_from_top_to_bottom(tmp_path):
-    told = run_script(tmp_path, BEFORE + "".join(pieces("tune", "python")) + "\nprint(loader)\n", timeout_s=60)
+    told = run_warm(tmp_path, BEFORE + "".join(pieces("tune", "python")) + "\nprint(loader)\n", timeout_s=60)
     assert "starved" in told
     assert "<SwiftLoader Pages" in told
 

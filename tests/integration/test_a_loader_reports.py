@@ -10,7 +10,7 @@ import signal
 import pytest
 
 from swift_loader import DataError
-from tests.datasets import Numbers, Slow
+from tests.datasets import HalfFailing, Numbers, Slow
 from tests.loaders import made, started, stream
 from tests.watching import until
 
@@ -84,7 +84,7 @@ def test_the_log_has_the_error_that_ends_a_run_and_how_to_make_the_batch_again(c
     logger = {"path": str(tmp_path / "run"), "level": "ERROR"}
     settings = {"shuffle": False, "worker_per_consumer": count, "validate": validate}
     with pytest.raises(DataError) as caught:
-        stream(Failing, logger=logger, **settings)
+        stream(HalfFailing, logger=logger, **settings)
     told = (tmp_path / "run-0.log").read_text()
     assert f"ERROR   consumer 0: DataError: {str(caught.value).splitlines()[0]}" in told
     assert told.count("DataError") == 1
@@ -124,17 +124,8 @@ def test_left_out_samples_that_are_too_many_are_told_with_their_place_and_in_the
     settings = {"batch_size": 4, "shuffle": False, "on_error": "skip", "max_skipped": 1, "worker_per_consumer": 1}
     settings["logger"] = str(tmp_path / "run")
     told = pytest.raises(DataError, match=r"max_skipped=1 \(consumer 0, epoch 0, step 0\)")
-    with started(Failing, **settings) as loader, told:
+    with started(HalfFailing, **settings) as loader, told:
         list(loader)
     lines = (tmp_path / "run-0.log").read_text().splitlines()
     assert sum("WARNING consumer 0: a sample was left out" in line for line in lines) == 2
     assert sum("ERROR   consumer 0: DataError: " in line for line in lines) == 1
-
-
-class Failing(Numbers):
-    """Half of its samples cannot be had."""
-
-    def __getitem__(self, index: int) -> int:
-        if index % 2:
-            raise ValueError(f"sample {index}")
-        return index

@@ -6,7 +6,8 @@ from __future__ import annotations
 
 import pytest
 
-from tests.watching import run_script
+from tests.slow import slow
+from tests.watching import run_script, run_warm
 
 #: Each check runs here and in a worker, and must say the same in both.
 EVERYTHING = """
@@ -238,9 +239,9 @@ if __name__ == "__main__":
 """
 
 
-@pytest.mark.parametrize("method", ["spawn", "forkserver"])
+@pytest.mark.parametrize("method", ["spawn", slow("forkserver")])
 def test_a_process_that_multiprocessing_has_spawned_has_loaders_of_the_scripts_classes(method: str, tmp_path):
-    assert run_script(tmp_path, SPAWNED, method) == "True {True}\nTrue [0, 2, 4, 6, 8, 10, 12, 14]\n"
+    assert run_warm(tmp_path, SPAWNED, method) == "True {True}\nTrue [0, 2, 4, 6, 8, 10, 12, 14]\n"
 
 
 ELSEWHERE = r"""
@@ -296,7 +297,7 @@ with SwiftLoader.from_dataset([by_path.Named()] * 2, 2, 1, 1, collate_fn=list, v
 def test_modules_that_no_search_leads_to_are_found_by_workers(tmp_path):
     names = ["by_path", "package", "part", "shadow", "beside", "run", "made"]
     told = [(names, ["by_path"] * 7, ["its_own"] * 7)]
-    assert run_script(tmp_path, ELSEWHERE) == f"{told}\n{told}\n{{True}}\n"
+    assert run_warm(tmp_path, ELSEWHERE) == f"{told}\n{told}\n{{True}}\n"
 
 
 SHARED = """
@@ -347,7 +348,7 @@ for held in (torch.multiprocessing.Value("i"), (i for i in range(3))):
 
 
 def test_tensors_and_mapped_files_are_shared_as_they_are_in_the_script(tmp_path):
-    told = run_script(tmp_path, SHARED).splitlines()
+    told = run_warm(tmp_path, SHARED).splitlines()
     assert told[:2] == [f"{epoch} {epoch} True [0.0, 10.0, 20.0] True True" for epoch in (0, 5)]
     assert "dataset.parts[0]['held']" in told[2]
     assert "through inheritance" in told[2]

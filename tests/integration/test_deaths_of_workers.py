@@ -12,9 +12,10 @@ import pytest
 from swift_loader import PoisonedTicket, WorkerError
 from tests.datasets import Deadly, Records, calls
 from tests.loaders import started, stream
+from tests.slow import slow
 from tests.watching import flat, is_gone, plain, until, workers
 
-METHODS = pytest.mark.parametrize("method", ["forkserver", "spawn", "fork"])
+METHODS = pytest.mark.parametrize("method", ["forkserver", slow("spawn"), "fork"])
 
 
 @METHODS

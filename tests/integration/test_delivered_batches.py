@@ -13,7 +13,7 @@ from swift_loader import LayoutError
 from tests.datasets import Growing, PeakMemory, Pictures, ReadsInto, SameBuffer, Whole
 from tests.loaders import started, stream
 from tests.torch_datasets import SameMemory
-from tests.watching import plain, run_script, settled, until
+from tests.watching import plain, run_warm, settled, until
 
 _SLOT = "swift-slot"
 
@@ -184,7 +184,7 @@ def test_a_dataset_that_fills_its_tensors_anew_is_copied_in_time(batch_size):
 
 
 def test_thousands_of_large_batches_may_be_kept_with_few_descriptors(tmp_path):
-    out = run_script(
+    out = run_warm(
         tmp_path,
         """
 import resource

@@ -17,6 +17,7 @@ from swift_loader.device.host import HostStage
 from swift_loader.plan.position import Position
 from tests.datasets import Deadly, Failing, Growing, Pictures, Records
 from tests.loaders import made, started
+from tests.torch_datasets import Wrapped
 from tests.unit.device.recording_driver import RecordingDriver
 from tests.watching import ROOT, until, workers
 
@@ -242,13 +243,6 @@ def test_objects_that_stay_on_the_host_may_be_kept(driver):
     assert len({int(batch.pictures[0, 0]) for batch in kept}) == 4
     del kept
     assert is_well(driver)
-
-
-class Wrapped:
-    """What no default move looks into."""
-
-    def __init__(self, samples):
-        self.pictures = torch.stack([torch.from_numpy(picture) for picture, _ in samples])
 
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU")

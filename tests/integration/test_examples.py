@@ -8,6 +8,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 
 def run(*words: str, root: Path) -> subprocess.CompletedProcess[str]:
     environment = {**os.environ, "PYTHONPATH": str(root)}  # the tree under test, installed or not
@@ -50,12 +52,14 @@ def test_the_quickstart_prints_shapes_and_speed(project_root: Path):
     assert "samples/s" in result.stdout
 
 
+@pytest.mark.slow
 def test_an_example_tries_itself_with_two_ranks(project_root: Path):
     result = run("examples/ddp_example.py", "--dry-run", root=project_root)  # whole runs: `test_training_resumes`
     assert result.returncode == 0, result.stderr
     assert re.search(r"epoch 1: train loss [\d.]+, test accuracy [\d.]+%", result.stdout)
 
 
+@pytest.mark.slow
 def test_the_evaluation_counts_exactly_on_three_ranks(project_root: Path):
     result = run("examples/evaluation_example.py", root=project_root)
     assert result.returncode == 0, result.stderr

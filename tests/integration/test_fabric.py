@@ -79,6 +79,7 @@ if __name__ == "__main__":
 """
 
 
+@pytest.mark.slow
 def test_ranks_of_two_nodes_are_two_consumers(tmp_path: Path):
     env = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free_port()), "LOCAL_RANK": "0", "GLOO_SOCKET_IFNAME": "lo"}
     with ExitStack() as stack:

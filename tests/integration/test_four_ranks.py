@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
+
 from tests.gloo_ranks import run_ranks
 
 #: Ranks start one after the other in the given order; each goes on taking batches until it hears of the difference.
@@ -51,6 +53,7 @@ DIFFERENT: list[tuple[list[int], int, dict[str, Any], str, str]] = [
 ]
 
 
+@pytest.mark.slow
 def test_every_one_of_four_ranks_hears_of_a_setting_that_differs(tmp_path):
     told = run_ranks(tmp_path, MISMATCH, [row[:3] for row in DIFFERENT], world=4)
     for number, (_, odd, _, name, value) in enumerate(DIFFERENT):
@@ -82,6 +85,7 @@ distributed.destroy_process_group()
 """
 
 
+@pytest.mark.slow
 def test_two_of_four_ranks_that_never_start_hang_nobody(tmp_path):
     told = run_ranks(tmp_path, NEVER_STARTED, world=4)
     assert [len(found) for found, _ in told] == [0, 20, 0, 20]
@@ -123,6 +127,7 @@ TENSOR_PARALLEL: list[tuple[list[int], dict[str, Any]]] = [
 ]
 
 
+@pytest.mark.slow
 def test_ranks_of_one_consumer_get_the_same_stream_random_numbers_included(tmp_path):
     two_consumers_without_a_seed = ([0, 0, 1, 1], {})
     told = run_ranks(tmp_path, SHARED, [*TENSOR_PARALLEL, two_consumers_without_a_seed], world=4)

@@ -13,6 +13,7 @@ from swift_loader import SwiftLoader, worker_info
 from tests.datasets import Numbers
 from tests.drawing_datasets import Augments, AugmentsLater, Compose, Crop, ImportsTorch, MixedAnew
 from tests.loaders import made, started, stream
+from tests.torch_datasets import TorchsOwn
 from tests.watching import plain
 
 
@@ -73,15 +74,6 @@ def test_what_is_drawn_at_the_turn_of_an_epoch_is_the_same_in_all_workers():
     expected = stream(MixedAnew, {"count": 40}, epochs=2, worker_per_consumer=0)
     assert stream(MixedAnew, {"count": 40}, epochs=2) == expected
     assert expected[0]["order"] != expected[5]["order"]
-
-
-class TorchsOwn(Numbers):
-    def __init__(self, count: int, generator: Any) -> None:
-        super().__init__(count)
-        self.generator = generator
-
-    def __getitem__(self, index: int) -> float:
-        return torch.rand((), generator=self.generator, dtype=torch.float64).item()
 
 
 def test_generators_of_torch_are_seeded_and_the_scripts_own_are_put_back():

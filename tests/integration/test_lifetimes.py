@@ -12,10 +12,11 @@ import pytest
 
 from tests.datasets import Numbers, Pictures, Slow
 from tests.loaders import made, started
+from tests.slow import start_methods
 from tests.watching import descendants, flat, run_script, soon_at_least_once, until, workers
 
 
-@pytest.mark.parametrize("method", ["forkserver", "spawn", "fork"])
+@start_methods
 def test_close_ends_all_processes_and_threads(method: str):
     loader = made(Numbers, start_method=method, worker_per_consumer=3)
     loader.start(0)

@@ -12,6 +12,7 @@ from tests.resuming import check_that_it_resumes
 EPOCHS, STEPS = 3, 23
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(480)
 @pytest.mark.parametrize(
     ("script", "seed"), [pytest.param("fabric_example.py", 3, marks=pytest.mark.soak), ("trainer_example.py", 4)]

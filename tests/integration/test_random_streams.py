@@ -11,6 +11,7 @@ import torch
 from swift_loader import worker_info
 from tests.datasets import FollowsEpochs, Random, Surroundings
 from tests.loaders import started, stream
+from tests.slow import slow
 from tests.torch_datasets import TorchRandom
 from tests.watching import plain
 
@@ -30,7 +31,7 @@ def test_random_numbers_do_not_depend_on_the_workers(workers: int, random_per: s
     assert one == other
 
 
-@pytest.mark.parametrize("method", ["spawn", "fork"])
+@pytest.mark.parametrize("method", [slow("spawn"), "fork"])
 def test_random_numbers_do_not_depend_on_the_start_method(method: str, expected: list):
     assert stream(Random, {"count": 40}, epochs=2, start_method=method) == expected
 

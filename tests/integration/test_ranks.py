@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import json
-import subprocess
 from contextlib import ExitStack
 
 import pytest
 
 from tests.gloo_ranks import free_port
-from tests.watching import begin_script
+from tests.slow import slow
+from tests.warm import Script
+from tests.watching import begin_warm
 
 RANK = """
 import json, os, sys, time, warnings
@@ -53,10 +54,10 @@ if settings is not None:
 def run_ranks(folder, how: str, settings: list[dict | None], timeout_s: float = 150) -> list[dict]:
     env = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free_port()), "WORLD_SIZE": "2", "GLOO_SOCKET_IFNAME": "lo"}
     with ExitStack() as stack:
-        ranks: list[subprocess.Popen[str]] = []
+        ranks: list[Script] = []
         for rank in range(2):
             arguments = (how, json.dumps(settings))
-            process = begin_script(folder, RANK, *arguments, name=f"rank{rank}.py", RANK=str(rank), **env)
+            process = begin_warm(folder, RANK, *arguments, name=f"rank{rank}.py", RANK=str(rank), **env)
             ranks.append(stack.enter_context(process))
             stack.callback(process.kill)
         told = [process.communicate(timeout=timeout_s) for process in ranks]
@@ -64,7 +65,7 @@ def run_ranks(folder, how: str, settings: list[dict | None], timeout_s: float = 
     return [json.loads(out) if out else {} for out, _ in told]
 
 
-@pytest.mark.parametrize("how", ["at once", "other order of time", "by itself"])
+@pytest.mark.parametrize("how", [slow("at once"), "other order of time", slow("by itself")])
 def test_ranks_without_a_seed_agree_on_one(how: str, tmp_path):
     told = run_ranks(tmp_path, how, [{"loaders": 2}, {"loaders": 2}])
     first, second = ([rank[str(number)] for rank in told] for number in range(2))
@@ -76,10 +77,10 @@ def test_ranks_without_a_seed_agree_on_one(how: str, tmp_path):
 @pytest.mark.parametrize(
     ("name", "one", "other"),
     [
-        ("seed", {"seed": 1}, {"seed": 2}),
-        ("batch_size", {"batch_size": 4}, {"batch_size": 5}),
-        ("nearby_shuffle", {"nearby_shuffle": 0}, {"nearby_shuffle": 8}),
-        ("shuffle", {"shuffle": True, "seed": 1}, {"shuffle": False, "seed": 1}),
+        slow("seed", {"seed": 1}, {"seed": 2}),
+        slow("batch_size", {"batch_size": 4}, {"batch_size": 5}),
+        slow("nearby_shuffle", {"nearby_shuffle": 0}, {"nearby_shuffle": 8}),
+        slow("shuffle", {"shuffle": True, "seed": 1}, {"shuffle": False, "seed": 1}),
         ("len(dataset)", {"count": 40}, {"count": 44}),
         ("nb_consumer", {"seed": 1}, {"seed": 1, "nb_consumer": 3}),
     ],

@@ -16,71 +16,15 @@ import numpy as np
 import pytest
 import torch
 
-from swift_loader import ConfigError, DataError, LayoutError, PoisonedTicket, SwiftLoader, worker_info
+from swift_loader import ConfigError, DataError, LayoutError, PoisonedTicket, SwiftLoader
 from swift_loader.batch.digest import checksum_of_all
 from swift_loader.cli import main as cli
 from swift_loader.consumer.replay import Replay
-from tests.datasets import Box, Numbers, Point, Random
+from tests.datasets import Numbers, Random
 from tests.deadly_datasets import Crashes
 from tests.loaders import made, started
-from tests.watching import plain, run_script
-
-
-class Draws(Numbers):
-    """Draws in every way that a dataset may."""
-
-    def __getitem__(self, index: int) -> dict[str, Any]:
-        keyed = worker_info().rng.random(3)
-        return {
-            "index": index,
-            "python": random.random(),
-            "numpy": np.random.random(),
-            "torch": torch.rand(2),
-            "keyed": keyed,
-        }
-
-
-class ToldEpochs(Draws):
-    epoch = -1
-
-    def set_epoch(self, epoch: int) -> None:
-        self.epoch = epoch
-
-    def __getitem__(self, index: int) -> dict[str, Any]:
-        return {**super().__getitem__(index), "epoch": self.epoch}
-
-
-class DrawsInThreads(Numbers):
-    def __getitem__(self, index: int) -> Any:
-        point = Point(index + 0.5, worker_info().rng.random(3))
-        return {"boxes": [Box(point, f"box {index}"), (index, None)], "raw": b"%d" % index}
-
-
-class Fails(Numbers):
-    def __init__(self, at: int, held: Any = None) -> None:
-        super().__init__(16)
-        self.at = at
-
-    def __getitem__(self, index: int) -> Any:
-        if index == self.at:
-            raise ValueError(f"sample {index} is bad")
-        return index
-
-
-class DrawsAndFails(Draws):
-    def __getitem__(self, index: int) -> Any:
-        if index % 5 == 3:
-            raise ValueError(f"sample {index} is bad")
-        return super().__getitem__(index)
-
-
-def first_and_last(samples: list[Any]) -> Any:
-    return {"first": samples[0]["index"], "last": samples[-1]["keyed"], "noise": torch.rand(2), "all": samples}
-
-
-def encoded(batch: Any) -> bytes:
-    return pickle.dumps({key: np.asarray(value) for key, value in batch.items()})
-
+from tests.replayed_datasets import Draws, DrawsAndFails, DrawsInThreads, Fails, ToldEpochs, encoded, first_and_last
+from tests.watching import plain, run_warm
 
 #: Each way of making batches once; a loader with processes takes a while to start.
 WORLDS: dict[str, tuple[Any, dict[str, Any]]] = {
@@ -277,7 +221,7 @@ def test_the_command_makes_the_batch_in_another_process(
 ):
     (tmp_path / "mine.py").write_text(MODULE)
     (tmp_path / "bad.txt").write_text("39")
-    delivered = run_script(tmp_path, DELIVERS, how)
+    delivered = run_warm(tmp_path, DELIVERS, how)
     command = ["replay", "--state", str(tmp_path / "run.replay"), "--rank"]
     assert cli.main([*command, "1", "--step", "0"]) == 0
     assert capsys.readouterr().out == (

@@ -7,6 +7,7 @@ import pickle
 import random
 import warnings
 from contextlib import ExitStack
+from itertools import product
 from pathlib import Path
 
 import pytest
@@ -16,7 +17,8 @@ import torch.distributed.checkpoint as dcp
 from swift_loader import ConfigError, SwiftLoader, SwiftLoaderError
 from tests.datasets import Numbers, Random, Slow
 from tests.loaders import made, started, stream
-from tests.watching import begin_script, flat, plain, run_script
+from tests.slow import slow_but
+from tests.watching import begin_script, flat, plain, run_warm
 
 COUNT, STEPS = 100, 13
 
@@ -39,12 +41,21 @@ def resumed(state: dict, epochs: int, **settings) -> list:
         return [plain(batch) for _ in range(epochs) for batch in loader]
 
 
-@pytest.mark.parametrize("done", [0, 1, 5, STEPS - 1, STEPS, STEPS + 1, 2 * STEPS, 2 * STEPS + 7])
-@pytest.mark.parametrize("workers", [(2, 2), (1, 3), (2, 0), (0, 2)])
-def test_it_goes_on_at_any_step_with_any_number_of_workers(done: int, workers: tuple[int, int]):
+DONE = (0, 1, 5, STEPS - 1, STEPS, STEPS + 1, 2 * STEPS, 2 * STEPS + 7)
+WORKERS = ((2, 2), (1, 3), (2, 0), (0, 2))
+#: Each step once, and the numbers of workers in turns.
+IN_TURN = list(zip(DONE, 2 * WORKERS, strict=True))
+
+
+@pytest.fixture(scope="module")
+def whole() -> list:
+    return stream(Random, {"count": COUNT}, epochs=4, random_per="batch", data_queue_size=4)
+
+
+@pytest.mark.parametrize(("done", "workers"), slow_but(product(DONE, WORKERS), IN_TURN.__contains__))
+def test_it_goes_on_at_any_step_with_any_number_of_workers(done: int, workers: tuple[int, int], whole: list):
     settings = {"random_per": "batch", "data_queue_size": 4}
     before, after = workers
-    whole = stream(Random, {"count": COUNT}, epochs=4, **settings)
     with started(Random, {"count": COUNT}, worker_per_consumer=before, **settings) as loader:
         assert taken(loader, done) == whole[:done]
         state = loader.state_dict()
@@ -273,5 +284,5 @@ def test_after_a_crash_of_the_whole_job_nothing_is_lost_or_doubled(tmp_path: Pat
             lines += process.stdout.readlines()
         kept = json.loads((tmp_path / "checkpoint.json").read_text())
         lines = lines[: kept["epoch"] * STEPS + kept["step"]]
-    lines += run_script(tmp_path, SCRIPT, "1" if kept["epoch"] else "2").splitlines(keepends=True)
+    lines += run_warm(tmp_path, SCRIPT, "1" if kept["epoch"] else "2").splitlines(keepends=True)
     assert [line.strip() for line in lines] == expected

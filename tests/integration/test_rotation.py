@@ -152,9 +152,13 @@ def test_consumers_share_the_samples_and_their_size(tmp_path):
     assert len(calls(tmp_path, "get")) <= 61 + 2 * 40  # and what is made of the next epochs
 
 
-def test_a_slow_dataset_is_asked_for_a_third_of_the_samples():
-    setting = {"medium": "memory", "rotation": 3, "size": 48}
-    with started(Slow, {"count": 96, "seconds": 0.003}, rotation_setting=setting) as loader:
+#: Two workers need not find what the other makes at that moment; but with a place for each sample, what they have made.
+@pytest.mark.parametrize(("workers", "size", "times"), [(1, 48, 1), (2, 96, 2)])
+def test_a_slow_dataset_is_asked_for_a_third_of_the_samples(workers: int, size: int, times: int):
+    setting = {"medium": "memory", "rotation": 3, "size": size}
+    kwargs, settings = {"count": 96, "seconds": 0.003}, {"rotation_setting": setting, "data_queue_size": 1}
+    with started(Slow, kwargs, worker_per_consumer=workers, **settings) as loader:
         assert len(flat(loader)) == 3 * 96
         found = loader.statistics()
-    assert found["rotation_hit_rate"] > 0.55
+    assert found["rotation_reused"] >= (3 - times) * 96
+    assert found["rotation_made"] <= (times + 1) * 96  # some of them for the next epoch

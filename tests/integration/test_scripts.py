@@ -9,10 +9,11 @@ import pytest
 
 from tests.datasets import Surroundings
 from tests.loaders import started, stream
+from tests.slow import slow, start_methods
 from tests.torch_datasets import TorchNumbers
-from tests.watching import ROOT, run_script
+from tests.watching import ROOT, run_warm
 
-METHODS = pytest.mark.parametrize("method", ["forkserver", "spawn", "fork"])
+METHODS = start_methods
 
 OF_MAIN = """
 import sys
@@ -77,7 +78,7 @@ EXPECTED = """main runs
 @METHODS
 def test_classes_lambdas_and_closures_of_main_reach_the_workers(method: str, tmp_path):
     """Without a guard around the script's code, which runs once."""
-    assert run_script(tmp_path, OF_MAIN, method) == EXPECTED
+    assert run_warm(tmp_path, OF_MAIN, method) == EXPECTED
 
 
 def test_a_script_that_has_no_file_works_too(tmp_path):
@@ -118,9 +119,9 @@ with SwiftLoader(Set, {}, 4, 1, 2, start_method=sys.argv[1]) as loader:
 """
 
 
-@pytest.mark.parametrize("method", ["forkserver", "spawn"])
+@pytest.mark.parametrize("method", ["forkserver", slow("spawn")])
 def test_workers_do_not_load_torch_because_the_script_does(method: str, tmp_path):
-    assert run_script(tmp_path, WITH_TORCH, method) == "{'(False, None)'}\n"
+    assert run_warm(tmp_path, WITH_TORCH, method) == "{'(False, None)'}\n"
 
 
 BRINGS_TORCH = """
@@ -145,11 +146,11 @@ with SwiftLoader(Set, {}, 4, 1, 2, shuffle=False) as loader:
 
 
 def test_workers_load_torch_where_a_dataset_of_main_uses_it(tmp_path):
-    assert run_script(tmp_path, BRINGS_TORCH) == "[([0, 1, 2, 3], True), ([4, 5, 6, 7], True)]\n"
+    assert run_warm(tmp_path, BRINGS_TORCH) == "[([0, 1, 2, 3], True), ([4, 5, 6, 7], True)]\n"
 
 
 @pytest.mark.usefixtures("own_server")  # else it may have loaded torch for another loader
-@pytest.mark.parametrize("method", ["forkserver", "spawn"])
+@pytest.mark.parametrize("method", ["forkserver", slow("spawn")])
 def test_workers_of_an_imported_dataset_do_not_load_torch(method: str):
     import json
 
@@ -185,7 +186,7 @@ def test_workers_have_the_scripts_folder_and_path(tmp_path):
         "    def __getitem__(self, index): return os.getcwd() + ' ' + pathlib.Path('data.txt').read_text()\n"
     )
     (tmp_path / "data.txt").write_text("content")
-    out = run_script(
+    out = run_warm(
         tmp_path,
         """
 import sys
@@ -201,7 +202,7 @@ for method in ("forkserver", "spawn", "fork"):
 
 
 def test_what_a_dataset_prints_is_seen(tmp_path):
-    out = run_script(
+    out = run_warm(
         tmp_path,
         """
 from swift_loader import SwiftLoader
@@ -218,7 +219,7 @@ with SwiftLoader(Set, {}, 4, 1, 1) as loader:
 
 
 def test_a_dataset_that_starts_processes_itself_works(tmp_path):
-    out = run_script(
+    out = run_warm(
         tmp_path,
         """
 import subprocess, sys

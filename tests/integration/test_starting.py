@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from tests.watching import run_script
+from tests.watching import run_script, run_warm
 
 #: What a script has that no other interpreter knows: its classes, settings, an open file, a module made by hand.
 COPIED = """
@@ -50,7 +50,7 @@ with loader:
 
 
 def test_workers_have_all_that_the_script_has(tmp_path: Path):
-    assert run_script(tmp_path, COPIED.replace("{between}", "")) == "torch.float64 True True True\n"
+    assert run_warm(tmp_path, COPIED.replace("{between}", "")) == "torch.float64 True True True\n"
 
 
 def test_a_copy_is_made_beside_the_bars_of_tqdm_and_the_loaders_that_run(tmp_path: Path):
@@ -64,7 +64,7 @@ other.start(0)
 import atexit
 atexit.register(lambda: (other.close(), bar.close(), quiet.close()))
 """
-    assert run_script(tmp_path, COPIED.replace("{between}", between)) == "torch.float64 True True True\n"
+    assert run_warm(tmp_path, COPIED.replace("{between}", between)) == "torch.float64 True True True\n"
 
 
 HARMS = """
@@ -116,7 +116,7 @@ for Distributed.backends in ("gloo", "cpu:gloo,cuda:gloo", "nccl", "cpu:gloo,cud
 
 
 def test_what_makes_a_copy_harmful_is_told(tmp_path: Path):
-    assert run_script(tmp_path, HARMS).splitlines() == [
+    assert run_warm(tmp_path, HARMS).splitlines() == [
         "None",
         "other threads run (somebody)",
         "other threads run (thread ",
@@ -148,7 +148,7 @@ go_on.set()
 
 
 def test_threads_of_a_foreign_runtime_are_known_by_their_names(tmp_path: Path):
-    assert run_script(tmp_path, NATIVE) == "['tokio-runtime-w'] []\n"
+    assert run_warm(tmp_path, NATIVE) == "['tokio-runtime-w'] []\n"
 
 
 SHARED = """
@@ -207,7 +207,7 @@ with SwiftLoader(Numbers, {}, 8, 1, 1) as loader:
 
 
 def test_a_copy_shares_no_place_in_a_file_nor_connection(tmp_path: Path):
-    assert run_script(tmp_path, SHARED).splitlines() == [
+    assert run_warm(tmp_path, SHARED).splitlines() == [
         "files True True",
         "managers True True True",
         "blocks True b''",

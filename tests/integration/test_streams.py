@@ -9,7 +9,7 @@ import pytest
 
 from tests.datasets import Nested, Noted, Numbers, Records, Slow, calls
 from tests.loaders import made, started, stream
-from tests.watching import flat, plain, run_script, settled, until
+from tests.watching import flat, plain, run_warm, settled, until
 
 
 @pytest.fixture(scope="module")
@@ -191,7 +191,7 @@ def test_a_loader_without_a_seed_draws_one_and_another_draws_another():
 
 
 def test_a_loader_that_travels_takes_its_seed_along(tmp_path):
-    out = run_script(
+    out = run_warm(
         tmp_path,
         """
 import multiprocessing, pickle, sys

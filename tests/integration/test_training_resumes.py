@@ -13,6 +13,7 @@ from tests.resuming import check_that_it_resumes
 WORDS = ("--epochs", "5", "--print-steps", "--digest")  # 23 steps each; a checkpoint every 10
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(480)
 @pytest.mark.parametrize(
     ("script", "seed"), [("ddp_example.py", 1), pytest.param("accelerate_example.py", 2, marks=pytest.mark.soak)]

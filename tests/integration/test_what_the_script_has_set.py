@@ -16,6 +16,7 @@ from PIL import Image, ImageFile
 
 from tests.loaders import started, stream
 from tests.scripted_datasets import Dtype, Told, digest_of_the_secret
+from tests.slow import slow
 
 
 @pytest.fixture
@@ -56,7 +57,11 @@ EXPECTED = {
 @pytest.mark.usefixtures("own_server")
 @pytest.mark.parametrize(
     "way",
-    [{"start_method": "forkserver"}, {"start_method": "forkserver", "share_dataset": True}, {"start_method": "spawn"}],
+    [
+        {"start_method": "forkserver"},
+        {"start_method": "forkserver", "share_dataset": True},
+        slow({"start_method": "spawn"}),
+    ],
 )
 def test_it_holds_in_workers_however_they_are_started(way: dict, script: Path):
     (batch,) = stream(Told, batch_size=2, worker_per_consumer=1, shuffle=False, **way)

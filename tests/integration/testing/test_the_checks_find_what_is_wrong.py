@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from swift_loader import ConfigError
-from swift_loader.testing import check_dataset
+from swift_loader.testing import check_dataset, lab
 from tests.integration.testing import wrong_datasets as wrong
 
 #: Dataset, the check that must tell, its verdict, and what it must say.
@@ -22,7 +22,7 @@ TABLE: list[tuple[type, str, str, tuple[str, ...]]] = [
         wrong.HangsWhenBuilt,
         "building",
         "problem",
-        ("no worker has built it within 3.", "wrong_datasets.py:", "in __init__", "raise seconds="),
+        ("no worker has built it within ", "wrong_datasets.py:", "in __init__", "raise seconds="),
     ),
     (wrong.Large, "building", "advice", ("60", "MB of memory", "share_dataset=True")),
     (wrong.LengthByProcess, "length", "problem", ("not the same wherever it is built",)),
@@ -53,6 +53,15 @@ def settings_for(dataset: type) -> dict[str, Any]:
     return {"samples": 12, "seconds": seconds}
 
 
+@pytest.fixture
+def weighs_little(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Thousands of samples are looked at for time and memory, which others than these checks need not wait for."""
+    row = getattr(request.node, "callspec", None)
+    if row is None or row.params["check"] not in ("speed", "memory"):
+        monkeypatch.setattr(lab, "_WEIGHED", 200)
+
+
+@pytest.mark.usefixtures("weighs_little")
 @pytest.mark.parametrize(
     ("dataset", "check", "verdict", "words"), TABLE, ids=[f"{row[1]}-{row[0].__name__}" for row in TABLE]
 )
@@ -105,11 +114,13 @@ def test_what_is_large_is_told():
     assert found.figures["nbytes"] > 104e6
 
 
+@pytest.mark.usefixtures("weighs_little")
 def test_samples_are_asked_for_as_a_loader_would_ask():
     (found,) = check_dataset(wrong.AddsToSamples, only="determinism", samples=4).problems
     assert "time() in __getitem__" in f"{found.text} {found.remedy}"
 
 
+@pytest.mark.usefixtures("weighs_little")
 def test_threads_that_move_a_file_for_each_other_are_found(tmp_path):
     path = tmp_path / "data"
     path.write_bytes(np.random.default_rng(0).bytes(200_000))
@@ -120,6 +131,7 @@ def test_threads_that_move_a_file_for_each_other_are_found(tmp_path):
     assert asked_for.remedy == found.remedy
 
 
+@pytest.mark.usefixtures("weighs_little")
 def test_what_a_killed_worker_leaves_in_the_way_is_found(tmp_path):
     report = check_dataset(wrong.LeavesALock, {"folder": str(tmp_path)}, only="determinism", samples=24, seconds=20)
     (found,) = report.problems
@@ -128,11 +140,13 @@ def test_what_a_killed_worker_leaves_in_the_way_is_found(tmp_path):
     assert "lock file" in found.remedy
 
 
+@pytest.mark.usefixtures("weighs_little")
 def test_a_dataset_that_cannot_be_built_again_does_not_stand_kills(tmp_path):
     (found,) = check_dataset(wrong.FailsTheSecondTime, {"folder": str(tmp_path)}, only="faults").problems
     assert "the index is there already" in found.text
 
 
+@pytest.mark.usefixtures("weighs_little")
 def test_other_bytes_under_fire_are_a_problem_of_faults_where_nobody_has_told_them_yet():
     (found,) = check_dataset(wrong.TellsTheTime, only="faults").problems
     assert "other bytes" in found.text
@@ -140,6 +154,7 @@ def test_other_bytes_under_fire_are_a_problem_of_faults_where_nobody_has_told_th
     assert [one.check for one in both.problems] == ["determinism"]
 
 
+@pytest.mark.usefixtures("weighs_little")
 def test_settings_decide_what_is_wrong():
     assert check_dataset(wrong.Ragged, only="samples", ragged="list").is_ok
     assert check_dataset(wrong.Unbatchable, only=["samples"], collate_fn=len).is_ok

@@ -6,6 +6,8 @@ A process that has it has it for good, so only scripts of their own process inst
 from __future__ import annotations
 
 import ctypes
+import fcntl
+import hashlib
 import subprocess
 import sys
 import types
@@ -18,16 +20,28 @@ DEVICE_COUNT = 2
 
 
 def build(folder):
-    """Compiles the library into ``folder``."""
+    """The library, in ``folder``: compiled there, unless it was already of this source for this torch.
+
+    It takes seconds; of several processes that want it, one compiles it and the others wait.
+    """
+    made_of = hashlib.sha256(SOURCE.read_bytes() + f"{torch.__version__} {sys.version}".encode()).hexdigest()[:16]
+    library = Path(folder) / f"fake_accelerator-{made_of}.so"
+    with library.with_suffix(".lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not library.exists():
+            _compile(library)
+    return library
+
+
+def _compile(library):
     root = Path(torch.__file__).parent
-    library = Path(folder) / "fake_accelerator.so"
-    abi = int(torch.compiled_with_cxx11_abi())
+    abi, new = int(torch.compiled_with_cxx11_abi()), library.with_suffix(".new")
     command = ["g++", "-O1", "-std=c++20", "-fPIC", "-shared", f"-D_GLIBCXX_USE_CXX11_ABI={abi}"]
-    command += [f"-I{root}/include", f"-I{root}/include/torch/csrc/api/include", str(SOURCE), "-o", str(library)]
+    command += [f"-I{root}/include", f"-I{root}/include/torch/csrc/api/include", str(SOURCE), "-o", str(new)]
     command += [f"-L{root}/lib", "-ltorch", "-ltorch_cpu", "-lc10", f"-Wl,-rpath,{root}/lib"]
     made = subprocess.run(command, capture_output=True, text=True, check=False)
     assert made.returncode == 0, made.stderr[-3000:]
-    return library
+    new.rename(library)
 
 
 class Runtime:

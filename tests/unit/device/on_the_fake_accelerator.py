@@ -1,6 +1,8 @@
 """Whole loaders on the fake accelerator; run as a script, which prints what became of each scene.
 
-    python -m tests.unit.device.on_the_fake_accelerator LIBRARY
+    python -m tests.unit.device.on_the_fake_accelerator LIBRARY COUNT
+
+COUNT is of the samples in an epoch.
 
 A scene is a function that is given the accelerator's switches. Batches are compared with those of the host. The scenes
 whose names begin with "without" take a wait away, and pass if they see wrong values.
@@ -27,7 +29,8 @@ from tests.datasets import Pictures, Records
 from tests.loaders import made
 from tests.unit.device.fake_accelerator import install
 
-COUNT, NBYTES = 160, 8 * 64 * 1024  # of one batch's pictures
+COUNT = int(sys.argv[2]) if __name__ == "__main__" else 0
+NBYTES = 8 * 64 * 1024  # of one batch's pictures
 FEW_SLOTS = 4 * 600_000
 
 

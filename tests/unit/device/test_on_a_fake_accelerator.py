@@ -13,6 +13,7 @@ import time
 
 import pytest
 
+from tests.slow import slow
 from tests.unit.device.fake_accelerator import build
 from tests.unit.device.on_the_fake_accelerator import SCENES
 from tests.watching import ROOT, begin_script, descendants, is_gone, until
@@ -23,23 +24,21 @@ pytestmark = pytest.mark.skipif(
 
 
 @pytest.fixture(scope="module")
-def library(tmp_path_factory):
-    return build(tmp_path_factory.mktemp("accelerator"))
+def library(request):
+    return build(request.config.cache.mkdir("fake_accelerator"))
 
 
-@pytest.fixture(scope="module")
-def outcomes(library):
-    """What became of each scene; all in one process, since torch takes a device once and for good."""
-    command = [sys.executable, "-X", "faulthandler", "-m", "tests.unit.device.on_the_fake_accelerator", str(library)]
-    run = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=100, check=False)
+@pytest.mark.parametrize("count", [64, slow(160)])
+def test_every_scene_on_the_accelerator_ends_well(library, count):
+    """All in one process, since torch takes a device once and for good."""
+    words = ["tests.unit.device.on_the_fake_accelerator", str(library), str(count)]
+    command = [sys.executable, "-X", "faulthandler", "-m", *words]
+    run = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=200, check=False)
     assert run.returncode == 0, run.stderr[-3000:]
     assert run.stderr == ""
-    return json.loads(run.stdout)
-
-
-@pytest.mark.parametrize("scene", [scene.__name__ for scene in SCENES])
-def test_on_the_accelerator(outcomes, scene):
-    assert not outcomes[scene], outcomes[scene]
+    outcomes = json.loads(run.stdout)
+    assert list(outcomes) == [scene.__name__ for scene in SCENES]
+    assert {scene: told for scene, told in outcomes.items() if told} == {}
 
 
 FORGOTTEN = """

@@ -1,0 +1,18 @@
+"""A dataset with a loader of its own."""
+
+from __future__ import annotations
+
+from swift_loader import SwiftLoader
+from tests.datasets import Numbers
+
+
+class Nested(Numbers):
+    """Takes its samples from a loader of its own, which it never closes."""
+
+    def __init__(self, count: int = 64) -> None:
+        super().__init__(count)
+        self.inner = SwiftLoader(Numbers, {"count": count}, 1, 1, 2, shuffle=False)
+        self.batches = iter(self.inner)
+
+    def __getitem__(self, index: int) -> int:
+        return int(next(self.batches)[0])
