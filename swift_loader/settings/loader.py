@@ -35,7 +35,7 @@ _AHEAD_NBYTES = 256 << 20
 
 
 class Settings(TypedDict, total=False):
-    """The keywords of `SwiftLoader`, all optional: docs/arguments.md tells their meaning, `LoaderConfig` their defaults."""
+    """The keywords of `SwiftLoader`, all optional; docs/arguments.md tells their meaning."""
 
     seed: int | None
     seed_numer: int | None
