@@ -15,7 +15,6 @@ from swift_loader.errors import FailureReport, LoaderClosed
 from swift_loader.plan.position import Position
 from swift_loader.pool.dispatch import Delivery, Failed, Full, Ticket
 from swift_loader.pool.failures import error_of, start_error
-from swift_loader.pool.line import Line
 from swift_loader.pool.notes import Notes
 from swift_loader.pool.reuse import ground_of, kept_statistics
 from swift_loader.wire.messages import Attachment, Parcel
@@ -32,6 +31,10 @@ if TYPE_CHECKING:
     from swift_loader.errors import SwiftLoaderError
     from swift_loader.plan.plan import Plan
     from swift_loader.reuse.carousel import Ground
+
+
+#: The consumer's own thread stands for its only worker.
+_WORKER = 0
 
 
 class HeapMemory:
@@ -63,7 +66,6 @@ class InlinePool:
         self.sample_count = 0
         self._recipe = recipe
         self._cell = Cell(memoryview(bytearray(64)).cast("q"))
-        self._line = Line(0, f"swift-worker-c{recipe.consumer}w0", self._cell, recipe.config.timeout_s)
         per_sample = recipe.config.random_per == "sample" or recipe.config.worker_threads > 1
         self._info = WorkerInfo(
             recipe.consumer, 0, recipe.seed, per_sample=per_sample, shares=recipe.config.worker_threads > 1
@@ -89,7 +91,9 @@ class InlinePool:
                 self._as_worker(lambda: recipe.config.worker_init(self._info))
             self._dataset = self._as_worker(recipe.build)
         except Exception as error:
-            raise start_error(self._line.name, FailureReport.of(error, "build the dataset")) from error
+            raise start_error(
+                f"swift-worker-c{recipe.consumer}w0", FailureReport.of(error, "build the dataset")
+            ) from error
         self.sample_count = checked_length(self._dataset)
         self._plan = recipe.plan(self.sample_count)
         config = recipe.config
@@ -119,10 +123,10 @@ class InlinePool:
             made = self._as_worker(lambda: self._make(ticket, berth))
         except MakeFailed as failed:
             self.raised = (failed.__cause__ or failed) if self.keeps_raised else None
-            return Failed(ticket, failed.report, self._line)
+            return Failed(ticket, failed.report, _WORKER)
         except Exception as error:  # noqa: BLE001 - user code outside of fetching: a set_epoch, a plan
             self.raised = error if self.keeps_raised else None
-            return Failed(ticket, FailureReport.of(error, "make the batch"), self._line)
+            return Failed(ticket, FailureReport.of(error, "make the batch"), _WORKER)
         skipped = [(index, report.describe()) for index, report in made.skipped]
         parcel = Parcel(
             ticket.seq, ticket.seq, 0, made.rows, made.fetch_ns, made.collate_ns, made.encode_ns, 0, made.nbytes,
@@ -131,7 +135,7 @@ class InlinePool:
         )  # fmt: skip
         self._memories = {ticket.seq: berth.room(0)}
         self.tell_notes()
-        return Full(ticket, parcel, self._line, perf_counter_ns() if looks else 0)
+        return Full(ticket, parcel, _WORKER, perf_counter_ns() if looks else 0)
 
     def hold(self, parcel: Parcel) -> HeapMemory:
         """The memory of the batch that was taken last."""

@@ -30,6 +30,7 @@ from swift_loader.device.stage import Cargo, Laps, Stage, StageAhead
 from swift_loader.engines.choose import engine_for
 from swift_loader.errors import ConfigError, DataError, LayoutError, LoaderClosed, PoisonedTicket, SwiftLoaderError
 from swift_loader.host.callers import users_line
+from swift_loader.host.systems import in_forked_children
 from swift_loader.plan.plan import EpochPlan, Plan
 from swift_loader.plan.position import Position, Setting, State
 from swift_loader.pool.dispatch import Delivery, Failed, Full
@@ -62,7 +63,7 @@ def _leave_to_the_parent() -> None:
             )
 
 
-os.register_at_fork(after_in_child=_leave_to_the_parent)
+in_forked_children(_leave_to_the_parent)
 
 
 class Runtime:

@@ -109,7 +109,7 @@ class Witness:
         # Without a free slot there was no order: of that wait, the worker knows only that it had none.
         slotless_ns = min(delivery.slot_wait_ns, parcel.order_wait_ns)
         record = BatchRecord(
-            ticket.epoch, ticket.step, delivery.line.number, parcel.rows, parcel.nbytes, parcel.fetch_ns,
+            ticket.epoch, ticket.step, delivery.worker, parcel.rows, parcel.nbytes, parcel.fetch_ns,
             parcel.collate_ns, parcel.encode_ns, parcel.order_wait_ns - slotless_ns,
             moments.taken_ns - moments.came_ns, moments.handed_ns - moments.taken_ns,
             moments.taken_ns - moments.asked_ns, busy_ns, parcel.slowest_ns, parcel.slowest_index,

@@ -8,7 +8,6 @@ what waits for the mapping's own end (a weak reference, say) comes too late.
 from __future__ import annotations
 
 import os
-import resource
 import sys
 import warnings
 from collections.abc import Callable
@@ -79,6 +78,8 @@ class PageLocks:
 
 
 def _why_not(why: str, nbytes: int) -> str:
+    import resource  # noqa: PLC0415 - not every system has it
+
     soft, _ = resource.getrlimit(resource.RLIMIT_MEMLOCK)
     limit = "no limit is set" if soft == resource.RLIM_INFINITY else f"the limit is {soft // 1024:,} kB"
     return (

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import resource
 from dataclasses import replace
 from pathlib import Path
 
@@ -38,6 +37,8 @@ def with_memory_told(report: FailureReport) -> FailureReport:
     """The report of a MemoryError, which itself says little, with what this process has and may have."""
     if not report.type_name.endswith("MemoryError"):
         return report
+    import resource  # noqa: PLC0415 - not every system has it
+
     limit, _ = resource.getrlimit(resource.RLIMIT_AS)
     allowed = "" if limit == resource.RLIM_INFINITY else f" of the {limit / _MEGABYTE:,.0f} MB it may have (ulimit -v)"
     text = f"{report.text or 'no memory'} [the worker has taken {_taken() / _MEGABYTE:,.0f} MB of addresses{allowed}, "

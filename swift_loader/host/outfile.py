@@ -21,10 +21,12 @@ from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from swift_loader.host.systems import flags
+
 if TYPE_CHECKING:
     from _typeshed import ReadableBuffer as Buffer
 
-_FLAGS = os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC | os.O_NOCTTY | os.O_NOFOLLOW | os.O_NONBLOCK
+_FLAGS = flags("O_RDWR", "O_CREAT", "O_APPEND", "O_CLOEXEC", "O_NOCTTY", "O_NOFOLLOW", "O_NONBLOCK")
 _BACKUPS = 2
 _ADVICE = {
     errno.ENOSPC: "make room on that disk, or name a path on another",

@@ -14,7 +14,7 @@ that must be made again goes before any new one.
 from __future__ import annotations
 
 import heapq
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from time import perf_counter_ns
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
@@ -23,7 +23,6 @@ from swift_loader.errors import FailureReport
 from swift_loader.plan.position import Position
 from swift_loader.pool.homecoming import Homecoming
 from swift_loader.pool.ledger import Holder, Ledger
-from swift_loader.pool.line import Line
 from swift_loader.pool.merge import AsTheyCome, InOrder, Merge
 from swift_loader.pool.poison import Charges
 from swift_loader.wire.messages import Order, Parcel
@@ -31,6 +30,7 @@ from swift_loader.wire.messages import Order, Parcel
 if TYPE_CHECKING:
     from swift_loader.plan.plan import Plan
     from swift_loader.pool.failures import Death
+    from swift_loader.pool.line import Line
     from swift_loader.wire.recipe import Recipe
 
 
@@ -62,7 +62,7 @@ class Full:
 
     ticket: Ticket
     parcel: Parcel
-    line: Line
+    worker: int
     came_ns: int
     slot_wait_ns: int = 0
     """The worker waited for this order, since there was no free slot."""
@@ -76,7 +76,7 @@ class Failed:
 
     ticket: Ticket
     report: FailureReport
-    line: Line
+    worker: int
 
 
 Delivery: TypeAlias = Full | Failed
@@ -86,7 +86,13 @@ class Dispatch:
     """The tickets of one consumer."""
 
     def __init__(
-        self, recipe: Recipe, plan: Plan, ledger: Ledger, slots: Mapping[int, object], slot_words: memoryview
+        self,
+        recipe: Recipe,
+        plan: Plan,
+        ledger: Ledger,
+        slots: Mapping[int, object],
+        slot_words: memoryview,
+        lines: Sequence[Line],
     ) -> None:
         self._config = recipe.config
         self.plan = plan
@@ -94,6 +100,7 @@ class Dispatch:
         self._ledger = ledger
         self._slots = slots
         self._slot_words = slot_words
+        self._lines = lines
         self._merge: Merge[Delivery] = InOrder() if recipe.config.in_order else AsTheyCome()
         self._redo: list[Ticket] = []
         self._charges = Charges(recipe.config)
@@ -120,9 +127,9 @@ class Dispatch:
         self._fit_stock()
         self._begin_epoch(Position())
 
-    def restart(self, at: Position, lines: Iterable[Line]) -> list[Delivery]:
+    def restart(self, at: Position) -> list[Delivery]:
         """What is wanted next is another step than the next one; gives back what was merged or waiting and is void."""
-        for line in lines:
+        for line in self._lines:
             line.unmerged = 0
             for order in line.outstanding.values():
                 self._slot_words[order.slot] = 0
@@ -133,13 +140,13 @@ class Dispatch:
         self._begin_epoch(at)
         return void
 
-    def orders_for(self, line: Line, lines: Sequence[Line]) -> list[Order]:
+    def orders_for(self, line: Line) -> list[Order]:
         """The orders that ``line`` should be sent now; marks it hungry if it could take more."""
         orders: list[Order] = []
         depth = self._depth(line)
-        most, most_ahead = self._most_on_their_way(depth, len(lines)), self._most_ahead(depth)
+        most, most_ahead = self._most_on_their_way(depth, len(self._lines)), self._most_ahead(depth)
         while len(line.outstanding) < depth and len(orders) < _BURST:
-            ticket = self._ticket_for(line, lines, most, most_ahead)
+            ticket = self._ticket_for(line, most, most_ahead)
             slot = None if ticket is None else self._slot_for(line)
             if ticket is None or slot is None:
                 if ticket is not None:
@@ -172,7 +179,7 @@ class Dispatch:
         self._charges.dropped(order.seq)
         ticket = Ticket(order.seq, order.epoch, order.step)
         waited_ns = line.slot_waits.pop(order.seq, 0) if line.slot_waits else 0
-        return self._merged(order.seq, Full(ticket, parcel, line, now_ns, waited_ns), line)
+        return self._merged(order.seq, Full(ticket, parcel, line.number, now_ns, waited_ns), line)
 
     def answered_empty(self, line: Line, seq: int, report: FailureReport | None) -> list[Delivery]:
         """The worker answered without a batch: it failed, or the order had been taken back (no report)."""
@@ -185,7 +192,7 @@ class Dispatch:
             return []
         self._charges.dropped(seq)
         ticket = Ticket(order.seq, order.epoch, order.step)
-        return self._merged(order.seq, Failed(ticket, report, line), line)
+        return self._merged(order.seq, Failed(ticket, report, line.number), line)
 
     def died(self, line: Line, death: Death) -> Ticket | None:
         """The worker is gone; its tickets are to be made again. Gives back the one that has killed too many."""
@@ -213,7 +220,7 @@ class Dispatch:
 
     def failed(self, ticket: Ticket, report: FailureReport, line: Line) -> list[Delivery]:
         """The pool gives a ticket up."""
-        return self._merged(ticket.seq, Failed(ticket, report, line), line)
+        return self._merged(ticket.seq, Failed(ticket, report, line.number), line)
 
     def taken(self, delivery: Delivery) -> None:
         """The consumer has taken a delivery."""
@@ -224,7 +231,7 @@ class Dispatch:
         if isinstance(delivery, Full):
             self._ledger.landing(delivery.parcel.slot)
 
-    def to_feed(self, lines: Sequence[Line]) -> list[Line]:
+    def to_feed(self) -> list[Line]:
         """Who should be given orders in place of what was taken: those that have the fewest.
 
         With a good stock one worker begins when half of it is gone, and a second one where that does not keep up: all
@@ -233,13 +240,13 @@ class Dispatch:
         is_well_stocked = self.ready_count > self.ready_most // 2
         if is_well_stocked and self._taken * self._batch_ns < _WORTH_ORDERING_NS:
             return []
-        self._taken, self._batch_ns = 0, max(line.batch_ns for line in lines)
-        hungry = [line for line in lines if line.hungry and line.greeted]
+        self._taken, self._batch_ns = 0, max(line.batch_ns for line in self._lines)
+        hungry = [line for line in self._lines if line.hungry and line.greeted]
         if not hungry:
             return []
         hungry.sort(key=lambda line: len(line.outstanding))
         first = hungry[0]
-        most = self._most_on_their_way(self._depth(first), len(lines))
+        most = self._most_on_their_way(self._depth(first), len(self._lines))
         missing = most - self.ready_count - self.ordered_count
         if missing < most // 2 and (is_well_stocked or first.outstanding):
             return []
@@ -268,11 +275,11 @@ class Dispatch:
         """Whether another ticket would find a slot."""
         return self._ledger.has_room(self.largest_slot)
 
-    def starves_for_slots(self, lines: Iterable[Line]) -> bool:
+    def starves_for_slots(self) -> bool:
         """Whether a ticket wants a slot, none will come free by itself, and the consumer waits."""
         if not self._redo or self.ready_count or self.has_room:
             return False
-        return not any(line.outstanding for line in lines)
+        return not any(line.outstanding for line in self._lines)
 
     def _fit_stock(self) -> None:
         """Fits the stock to what batches are.
@@ -288,16 +295,16 @@ class Dispatch:
             most = min(most, max(least, fitting - config.worker_count))
         self.ready_most, self.is_short = most, most < config.data_queue_size
 
-    def _ticket_for(self, line: Line, lines: Sequence[Line], most: int, most_ahead: int) -> Ticket | None:
+    def _ticket_for(self, line: Line, most: int, most_ahead: int) -> Ticket | None:
         """What the line's worker should make next. ``most``: of all batches, so many may be ready or ordered."""
         if self._redo:
             # Not to a worker that has yet to answer that the ticket was taken back from it: it could not say which.
             return None if self._redo[0].seq in line.outstanding else heapq.heappop(self._redo)
         if self._steps == 0 or (self.ready_count + self.ordered_count >= most and self._has_enough(line)):
             return None
-        if len(line.outstanding) + line.unmerged < most_ahead and not (self.is_short and self._is_full(line, lines)):
+        if len(line.outstanding) + line.unmerged < most_ahead and not (self.is_short and self._is_full(line)):
             return self._next_ticket()
-        return None if line.outstanding else self._stuck_behind(line, lines)
+        return None if line.outstanding else self._stuck_behind(line)
 
     def _slot_for(self, line: Line) -> int | None:
         if self.is_short and self.homecoming.is_near(self.ready_count, self.ordered_count):
@@ -314,14 +321,14 @@ class Dispatch:
         # Where others have more orders than they should, since they were quick once, one that has none gets its own.
         return bool(line.outstanding) or self.ready_count >= self.ready_most
 
-    def _is_full(self, line: Line, lines: Sequence[Line]) -> bool:
+    def _is_full(self, line: Line) -> bool:
         """Whether all batches together take as much memory as they may, those that wait for an earlier one too."""
-        count = self.ready_count + self.ordered_count + sum(line.unmerged for line in lines)
+        count = self.ready_count + self.ordered_count + sum(line.unmerged for line in self._lines)
         # One is in use. While the next one is taken there are two of them for a moment: not worth a slot of its own.
         if line.outstanding and self._ledger.held_by(Holder.BATCH) > 1:
             count += 1
-        most = self.ready_most + len(lines)
-        return count >= (most if self._is_unhurried else max(most, 2 * len(lines)))
+        most = self.ready_most + len(self._lines)
+        return count >= (most if self._is_unhurried else max(most, 2 * len(self._lines)))
 
     def _most_on_their_way(self, depth: int, workers: int) -> int:
         """Channels are kept filled: ten batches of 50 us are gone before an idle worker has woken up."""
@@ -334,11 +341,11 @@ class Dispatch:
         most = depth + self._config.max_buffer_size
         return min(most, max(2, _AHEAD_NBYTES // self.largest_slot)) if self.largest_slot else most
 
-    def _stuck_behind(self, line: Line, lines: Sequence[Line]) -> Ticket | None:
+    def _stuck_behind(self, line: Line) -> Ticket | None:
         """Takes the lowest order back that waits behind a slow one, for a worker that would else do nothing."""
         waiting = [
             (order, other)
-            for other in lines
+            for other in self._lines
             if other is not line and other.is_slow
             for order in list(other.outstanding.values())[1:]
             if order.seq != other.cell.seq and self._is_valid(order)
@@ -392,6 +399,6 @@ class Dispatch:
         line.unmerged += 1
         ready = self._merge.add(seq, delivery)
         for one in ready:
-            one.line.unmerged -= 1
+            self._lines[one.worker].unmerged -= 1
         self.ready_count += len(ready)
         return ready

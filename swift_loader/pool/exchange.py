@@ -78,7 +78,7 @@ class Exchange:
     def set_up(self, plan: Plan) -> None:
         """Tickets are handed out from now on."""
         with self._lock:
-            self._dispatch = Dispatch(self._recipe, plan, self._ledger, self._slots, self._slot_words)
+            self._dispatch = Dispatch(self._recipe, plan, self._ledger, self._slots, self._slot_words, self._lines)
 
     # The consumer's side ----------------------------------------------------------------------------------------
 
@@ -98,7 +98,7 @@ class Exchange:
                 return None
             self._bring_home()
             self._known.taken(delivery)
-            for line in self._known.to_feed(self._lines):
+            for line in self._known.to_feed():
                 self._ring(line)
         return delivery
 
@@ -142,7 +142,7 @@ class Exchange:
             if self._bring_home() or (free is not None and self._known.has_room):
                 self._ring_the_hungry()
                 return None
-            if self._dispatch is None or not self._dispatch.starves_for_slots(self._lines):
+            if self._dispatch is None or not self._dispatch.starves_for_slots():
                 return None
             return LayoutError(
                 f"no memory for the next batch: {self._ledger.held_by(Holder.BATCH)} batches that were handed out are "
@@ -164,7 +164,7 @@ class Exchange:
         Gives back the number of the next ticket: all that have a lower one are void, wherever they are.
         """
         with self._lock:
-            void = [*self._known.restart(at, self._lines), *self._waiting_deliveries()]
+            void = [*self._known.restart(at), *self._waiting_deliveries()]
             self._known.ready_count = 0
             self._first_valid = self._known.next_seq
             for delivery in void:
@@ -201,11 +201,11 @@ class Exchange:
             return None
         with self._lock:
             self._bring_home()
-            orders = self._dispatch.orders_for(line, self._lines)
+            orders = self._dispatch.orders_for(line)
             self.returns.wanted = self._dispatch.wants_slot
             # From now on whoever drops a lease rings; one that was dropped just before is seen here.
             if self.returns.wanted and self._bring_home():
-                orders += self._dispatch.orders_for(line, self._lines)
+                orders += self._dispatch.orders_for(line)
             # The slots are this worker's from now on: nobody replaces one before it answers.
             fds = [self._slots[order.slot].fd for order in orders if order.brings_slot]
         return (messages.write_orders(orders), fds) if orders else None
@@ -321,8 +321,9 @@ class Exchange:
             self.first = deliveries[0]
         for delivery in deliveries:
             self._ready.put(delivery)
-            if delivery.line is not line and delivery.line.hungry:
-                self._ring(delivery.line)
+            maker = self._lines[delivery.worker]
+            if maker is not line and maker.hungry:
+                self._ring(maker)
 
     def _replace(self, number: int, slot: Slot, line: Line) -> Slot | None:
         """Gives back the slot that had the number before."""

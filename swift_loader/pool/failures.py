@@ -44,7 +44,7 @@ def error_of(failed: Failed, consumer: int) -> SwiftLoaderError:
 def place_of(delivery: Delivery, consumer: int) -> str:
     """Where in the job a delivery belongs, in words."""
     ticket = delivery.ticket
-    return f"consumer {consumer}, worker {delivery.line.number}, epoch {ticket.epoch}, step {ticket.step}"
+    return f"consumer {consumer}, worker {delivery.worker}, epoch {ticket.epoch}, step {ticket.step}"
 
 
 def start_error(name: str, report: FailureReport) -> SwiftLoaderError:

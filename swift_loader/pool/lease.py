@@ -6,13 +6,13 @@ forked child it does nothing, since the slot there is the parent's.
 
 from __future__ import annotations
 
-import os
 from collections import deque
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
 from swift_loader.host.bell import Bell
+from swift_loader.host.systems import in_forked_children
 from swift_loader.pool.ledger import LANDING
 
 if TYPE_CHECKING:
@@ -32,7 +32,7 @@ def _count_fork() -> None:
     _forks += 1
 
 
-os.register_at_fork(after_in_child=_count_fork)
+in_forked_children(_count_fork)
 
 
 class Returns:

@@ -19,6 +19,7 @@ from hashlib import blake2b
 from time import monotonic
 from weakref import WeakSet
 
+from swift_loader.host.systems import in_forked_children
 from swift_loader.reuse import index
 from swift_loader.reuse.files import Files
 from swift_loader.reuse.index import Origin
@@ -40,7 +41,7 @@ def _leave_to_the_parent() -> None:
         memory._let_go()
 
 
-os.register_at_fork(after_in_child=_leave_to_the_parent)
+in_forked_children(_leave_to_the_parent)
 
 
 class HostMemory:

@@ -11,6 +11,8 @@ from dataclasses import dataclass
 from time import perf_counter_ns, process_time_ns
 from typing import Self
 
+from swift_loader.host.systems import flags
+
 _TICKS_PER_S = os.sysconf("SC_CLK_TCK") if hasattr(os, "sysconf") else 100
 #: Of a line of /proc/stat: user, nice, system, idle, iowait, irq, softirq, steal. What the host takes is gone too.
 _IDLE_COLUMNS = (3, 4)
@@ -95,7 +97,7 @@ def _used_s() -> float | None:
 
 def _read(path: str) -> bytes:
     """Not by `open`, which is gone from the builtins when the last loaders are closed at the interpreter's end."""
-    fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    fd = os.open(path, flags("O_RDONLY", "O_CLOEXEC"))
     try:
         return os.read(fd, 1 << 20)
     finally:

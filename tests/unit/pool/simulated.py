@@ -61,9 +61,9 @@ class World:
         self.ledger = Ledger(1 << 40, slots)
         self.slots = {}
         self.words = memoryview(bytearray(8 * 64)).cast("Q")
-        self.dispatch = Dispatch(self.recipe, self.plan, self.ledger, self.slots, self.words)
         self.workers = [Worker(number) for number in range(self.config.worker_count)]
         self.lines = [worker.line for worker in self.workers]
+        self.dispatch = Dispatch(self.recipe, self.plan, self.ledger, self.slots, self.words, self.lines)
         self.ready = deque()
         self.held = []
         self.handed = []
@@ -83,7 +83,7 @@ class World:
     def feed(self, worker):
         if not worker.alive:
             return
-        for order in self.dispatch.orders_for(worker.line, self.lines):
+        for order in self.dispatch.orders_for(worker.line):
             current = self.slots.get(order.slot)
             assert order.brings_slot == (current is not None and worker.mapped.get(order.slot) is not current)
             if order.brings_slot:
@@ -191,7 +191,7 @@ class World:
             self.ledger.changed(self.held.pop(position % len(self.held)), -1)
 
     def restart(self, epoch, step):
-        void = [*self.dispatch.restart(Position(epoch, step), self.lines), *self.ready]
+        void = [*self.dispatch.restart(Position(epoch, step)), *self.ready]
         self.ready.clear()
         self.dispatch.ready_count = 0
         for delivery in void:
@@ -220,7 +220,7 @@ class World:
         for worker in self.workers:
             said = [order for _, order, _, _ in worker.outbox]
             assert sorted([*worker.inbox, *said]) == sorted(worker.line.outstanding.values())
-            unmerged = sum(one.line is worker.line for one in waiting)
+            unmerged = sum(one.worker == worker.line.number for one in waiting)
             assert worker.line.unmerged == unmerged
 
     def settle(self):

@@ -130,7 +130,7 @@ class Pool(RuleBasedStateMachine):
         if self.world.ready:
             return
         assert self.world.held
-        assert self.world.dispatch.starves_for_slots(self.world.lines)
+        assert self.world.dispatch.starves_for_slots()
         while self.world.held:
             self.world.drop()
         self.world.settle()
@@ -144,7 +144,7 @@ class Pool(RuleBasedStateMachine):
     @invariant()
     def nobody_starves_while_there_is_a_slot(self):
         if hasattr(self, "world") and self.world.ledger.has_room(self.world.dispatch.largest_slot):
-            assert not self.world.dispatch.starves_for_slots(self.world.lines)
+            assert not self.world.dispatch.starves_for_slots()
 
     def teardown(self):
         if hasattr(self, "world"):

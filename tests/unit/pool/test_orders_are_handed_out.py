@@ -140,7 +140,7 @@ def _to_feed(world):
     """After each batch that is taken while any is ready: how many are ready then, and who is to be given orders."""
     while world.ready:
         world.take()
-        yield len(world.ready), world.dispatch.to_feed(world.lines)
+        yield len(world.ready), world.dispatch.to_feed()
 
 
 def test_of_a_good_stock_half_is_used_up_before_one_worker_begins():
@@ -194,7 +194,7 @@ def test_who_has_as_many_parcels_waiting_as_it_may_is_not_asked():
         _make(world, other, len(_ordered(other)))
     world.feed(other)
     assert other.line.unmerged
-    assert world.dispatch.to_feed(world.lines) == []
+    assert world.dispatch.to_feed() == []
 
 
 def test_parcels_that_wait_for_a_slow_worker_hold_back_the_worker_that_made_them():
@@ -260,7 +260,7 @@ def test_it_is_made_again_in_the_slot_that_its_worker_left():
     world.die(first)
     world.feed(other)
     assert _ordered(other) == [0, 1]
-    assert not world.dispatch.starves_for_slots(world.lines)
+    assert not world.dispatch.starves_for_slots()
 
 
 def test_a_dead_worker_alone_is_no_want_of_memory():
@@ -268,7 +268,7 @@ def test_a_dead_worker_alone_is_no_want_of_memory():
     world.feed(world.workers[0])
     world.die(world.workers[0])
     assert world.dispatch.wants_slot
-    assert not world.dispatch.starves_for_slots(world.lines)
+    assert not world.dispatch.starves_for_slots()
 
 
 def test_a_user_that_holds_all_slots_is_told_and_dropping_one_helps():
@@ -277,9 +277,9 @@ def test_a_user_that_holds_all_slots_is_told_and_dropping_one_helps():
     while world.ready:
         world.take()
     world.settle()
-    assert world.dispatch.starves_for_slots(world.lines)
+    assert world.dispatch.starves_for_slots()
     world.drop()
-    assert not world.dispatch.starves_for_slots(world.lines)
+    assert not world.dispatch.starves_for_slots()
     world.settle()
     assert tickets(world.ready) == [(0, 2)]
 

@@ -16,8 +16,8 @@ def counted(monkeypatch):
     """Counts what the dispatch rarely does."""
     stuck_behind, ticket_for = Dispatch._stuck_behind, Dispatch._ticket_for
 
-    def count_stuck(self, line, lines):
-        ticket = stuck_behind(self, line, lines)
+    def count_stuck(self, line):
+        ticket = stuck_behind(self, line)
         seen["taken over from a slow worker"] += ticket is not None
         return ticket
 
@@ -77,7 +77,7 @@ def _storm(world, chance, steps):
 
 
 def _count(world):
-    starves = world.dispatch.starves_for_slots(world.lines)
+    starves = world.dispatch.starves_for_slots()
     assert not (starves and world.ledger.has_room(world.dispatch.largest_slot))
     seen["no slot for anybody"] += starves
 
