@@ -19,8 +19,10 @@ SETTINGS = {"multithread": False, "shuffle": False, "data_queue_size": 1, "messa
 COUNT = 80
 
 
-def both_and_their_server() -> tuple[list[psutil.Process], psutil.Process]:
-    family = until(lambda: workers() if len(workers()) == 2 else None)
+def both_and_their_server(loader: Any) -> tuple[list[psutil.Process], psutil.Process]:
+    """Once both have made a batch: one that was just forked is not handed over yet, and goes with its server."""
+    until(lambda: loader.statistics()["workers_warm"] == 2, "a batch of each")
+    family = workers()
     server = family[0].parent()
     assert server is not None
     return family, server
@@ -39,7 +41,7 @@ def test_a21_a_stopped_server_is_waited_for_by_nobody_who_has_something_else_to_
     with started(Slow, {"count": COUNT, "seconds": 0.005}, **settings) as loader:
         iterator = iter(loader)
         found = next(iterator).tolist()
-        family, server = both_and_their_server()
+        family, server = both_and_their_server(loader)
         server.send_signal(signal.SIGSTOP)
         found += rest_without(family[0], iterator)
         assert server.status() == psutil.STATUS_STOPPED
@@ -51,11 +53,11 @@ def test_a21_a_stopped_server_is_waited_for_by_nobody_who_has_something_else_to_
 @pytest.mark.parametrize("is_stopped", [False, True])
 def test_a21_while_a_shared_dataset_is_built_again_those_who_live_go_on(is_stopped: bool, tmp_path: Path):
     """The server was killed; or it was stopped, and another takes its place."""
-    settings = {**SETTINGS, "share_dataset": True}
+    settings = {**SETTINGS, "share_dataset": True, "start_method": "forkserver"}
     with started(GatedAndSlow, {"folder": str(tmp_path), "count": COUNT}, **settings) as loader:
         iterator = iter(loader)
         found = next(iterator).tolist()
-        family, server = both_and_their_server()
+        family, server = both_and_their_server(loader)
         (tmp_path / "wait").touch()
         server.send_signal(signal.SIGSTOP if is_stopped else signal.SIGKILL)
         found += rest_without(family[0], iterator)
