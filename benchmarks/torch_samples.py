@@ -1,7 +1,7 @@
 """Torch's samples: how many batches per second there are of what most datasets return, which is tensors.
 
-Measures: eight kinds of samples, each of a class that stands in the script, as users have it: 128 floats as a tensor
-and an int; a dict of two tensors; torch's own TensorDataset; a row of an array through `torch.from_numpy` and a label
+Measures: nine kinds of samples, each of a class that stands in the script, as users have it: 128 floats as a tensor
+and an int; the same in a dict; a dict of two tensors; torch's own TensorDataset; a row of an array through `torch.from_numpy` and a label
 through `torch.tensor`; images as ToTensor makes them (3x224x224 float32) and an int; a Hugging Face dataset with
 `with_format("torch")`, whose whole batches come from `__getitems__`; tokens out of a memmap, as nanoGPT takes them
 (two rows of 1,024 int64); sequences of several lengths and a collate function with `pad_sequence`. Shuffled, batches
@@ -58,6 +58,13 @@ class TensorAndInt(Dataset[Any]):
 
     def __getitem__(self, index: int) -> Any:
         return self.features[index], self.labels[index]
+
+
+class Named(TensorAndInt):
+    """The same by name."""
+
+    def __getitem__(self, index: int) -> Any:
+        return {"x": self.features[index], "y": self.labels[index]}
 
 
 class DictOfTensors(Dataset[Any]):
@@ -204,7 +211,8 @@ class Kind:
 
 KINDS = (
     Kind("pair", "tensor, int", TensorAndInt, 512, labels_at(1), to_torch=10, to_none=1),
-    Kind("dict", "dict of tensors", DictOfTensors, 512, labels_at("label"), to_torch=10),
+    Kind("named", "dict: tensor, int", Named, 512, labels_at("y"), to_torch=10),
+    Kind("dict", "dict of tensors", DictOfTensors, 512, labels_at("label")),
     Kind("tensors", "TensorDataset", tensor_dataset, 512, labels_at(1), to_torch=10),
     Kind("numpy", "from_numpy", FromNumpy, 512, labels_at(1), to_torch=5, to_loops=0.8),
     Kind("images", "image, int", Images, 16, labels_at(1)),
