@@ -1,13 +1,13 @@
 """Torch's samples: how many batches per second there are of what most datasets return, which is tensors.
 
 Measures: nine kinds of samples, each of a class that stands in the script, as users have it: 128 floats as a tensor
-and an int; the same in a dict; a dict of two tensors; torch's own TensorDataset; a row of an array through `torch.from_numpy` and a label
-through `torch.tensor`; images as ToTensor makes them (3x224x224 float32) and an int; a Hugging Face dataset with
-`with_format("torch")`, whose whole batches come from `__getitems__`; tokens out of a memmap, as nanoGPT takes them
-(two rows of 1,024 int64); sequences of several lengths and a collate function with `pad_sequence`. Shuffled, batches
-of 32, 2 workers, a consumer that sums a few numbers of each batch. The clock runs after a first epoch, over whole
-epochs: at least three, and at least two seconds. Ceilings: torch's DataLoader without workers, and two processes that
-fetch and collate in a loop and send nothing.
+and an int; the same in a dict; a dict of two tensors; torch's own TensorDataset; a row of an array through
+`torch.from_numpy` and a label through `torch.tensor`; images as ToTensor makes them (3x224x224 float32) and an int; a
+Hugging Face dataset with `with_format("torch")`, whose whole batches come from `__getitems__`; tokens out of a memmap,
+as nanoGPT takes them (two rows of 1,024 int64); sequences of several lengths and a collate function with
+`pad_sequence`. Shuffled, batches of 32, 2 workers, a consumer that sums a few numbers of each batch. The clock runs
+after a first epoch, over whole epochs: at least three, and at least two seconds. Ceilings: torch's DataLoader without
+workers, and two processes that fetch and collate in a loop and send nothing.
 
 Leaves out: starting (see `first_batch`); files and decoding; what the consumer does.
 

@@ -6,7 +6,6 @@ For scripts that are written for these two. They say in other words what `SwiftL
 from __future__ import annotations
 
 import re
-import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from threading import Event
@@ -14,7 +13,7 @@ from time import monotonic
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 from swift_loader.errors import ConfigError, SwiftLoaderError
-from swift_loader.host.callers import users_line
+from swift_loader.host.warn import warn_user
 from swift_loader.loader import SwiftLoader
 from swift_loader.settings.keywords import explained
 from swift_loader.settings.loader import Settings, whole_number
@@ -286,11 +285,7 @@ def _can_pin() -> bool:
 
     if torch.accelerator.current_accelerator(check_available=True) is not None:
         return True
-    warnings.warn(
-        "pin_memory=True has no effect: there is no accelerator here that memory could be page-locked for",
-        RuntimeWarning,
-        stacklevel=users_line(),
-    )
+    warn_user("pin_memory=True has no effect: there is no accelerator here that memory could be page-locked for")
     return False
 
 

@@ -164,9 +164,9 @@ class InlinePool:
         """What is worth counting."""
         return kept_statistics(self._recipe.config, [self._cell])
 
-    def tell_notes(self, stacklevel: int = 5) -> None:
-        """Warns of what the user should know; by default as from the loop over the loader."""
-        self._notes.tell(stacklevel + 1)
+    def tell_notes(self) -> None:
+        """Warns of what the user should know."""
+        self._notes.tell()
 
     def abandon(self) -> None:
         """There is nothing to end."""

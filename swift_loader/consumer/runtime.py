@@ -13,7 +13,6 @@ Knows where in the stream of batches the consumer is; the user's side of it (arg
 from __future__ import annotations
 
 import os
-import warnings
 from dataclasses import replace
 from time import perf_counter_ns
 from typing import TYPE_CHECKING, Any
@@ -29,8 +28,8 @@ from swift_loader.device.landing import Landing
 from swift_loader.device.stage import Cargo, Laps, Stage, StageAhead
 from swift_loader.engines.choose import engine_for
 from swift_loader.errors import ConfigError, DataError, LayoutError, LoaderClosed, PoisonedTicket, SwiftLoaderError
-from swift_loader.host.callers import users_line
 from swift_loader.host.systems import in_forked_children
+from swift_loader.host.warn import warn_user
 from swift_loader.plan.plan import EpochPlan, Plan
 from swift_loader.plan.position import Position, Setting, State
 from swift_loader.pool.dispatch import Delivery, Failed, Full
@@ -135,7 +134,7 @@ class Runtime:
             self._figures = ranks.Figures.of_world(self.consumer, config.consumer_count, ordinal)
         self._stage.open()
         for surprise in surprises(self.plan, config, self.consumer, self._recipe.dataset_name):
-            warnings.warn(surprise, stacklevel=users_line())
+            warn_user(surprise, UserWarning)
         self._witness.info("started", workers=config.worker_count, steps=self.plan.step_count(0, self.consumer))
 
     def begin(self) -> int:
@@ -373,10 +372,10 @@ def refuse_other_settings(loaded: State, config: LoaderConfig, seed: int) -> Non
     plan = Recipe(None, {}, None, config, seed if loaded.seed is None else loaded.seed, 0).plan(int(count))
     loaded.refuse_other(settings_of(plan, config))
     if loaded.settings.get("nb_consumer") != config.consumer_count and config.random_per == "batch":
-        warnings.warn(
+        warn_user(
             f"the state is of {loaded.settings.get('nb_consumer')} consumers and goes on with "
             f"{config.consumer_count}: the same samples, but other random numbers. random_per='sample' keeps them",
-            stacklevel=users_line(),
+            UserWarning,
         )
 
 

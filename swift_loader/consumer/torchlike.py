@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
-from swift_loader.host.callers import users_line
+from swift_loader.host.warn import warn_user
 from swift_loader.plan.position import State
 from swift_loader.settings.loader import whole_number
 
@@ -109,12 +108,12 @@ class BatchIndices:
         runtime = self._loader._started()
         plan, consumer, epoch = runtime.plan, runtime.consumer, runtime.next_epoch
         assert plan is not None
-        warnings.warn(
+        warn_user(
             f"the batches of epoch {epoch} are made outside of the loader, of the indices in loader.batch_sampler: the "
             "same samples in the same order, but with other random numbers, torch's default collate if there is no "
             "collate_fn, in the host's memory, and not counted by loader.state_dict(). loader.load_state_dict(state) "
             "goes on at any step, at once, with the batches that the loader would have made",
-            stacklevel=users_line(),
+            UserWarning,
         )
         runtime.resume(State.of_epoch(epoch + 1))
         for first in range(0, plan.step_count(epoch, consumer), _BLOCK):

@@ -128,7 +128,7 @@ class CudaStage:
         driver.wait(stream, begun.event)
         for tensor in begun.tensors:
             driver.used_on(tensor, stream)
-        self._locks.tell(stacklevel=5)  # as from the loop that asked for the batch
+        self._locks.tell()
         if begun.arrays is None:
             return begun.batch
         try:

@@ -9,9 +9,10 @@ from __future__ import annotations
 
 import os
 import sys
-import warnings
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
+
+from swift_loader.host.warn import warn_user
 
 if TYPE_CHECKING:
     from swift_loader.device.driver import Driver
@@ -45,7 +46,7 @@ class PageLock:
             return
         why = self._driver.unlock(self._address)
         if why is not None:
-            warnings.warn(f"memory of a slot could not be unlocked: {why}", RuntimeWarning, stacklevel=2)
+            warn_user(f"memory of a slot could not be unlocked: {why}")
 
 
 class PageLocks:
@@ -70,11 +71,11 @@ class PageLocks:
                 self._to_tell = _why_not(str(refused), room.memory.nbytes)
         return room.page_lock is not None
 
-    def tell(self, stacklevel: int) -> None:
+    def tell(self) -> None:
         """Warns of a refusal; to be called on the consumer's thread, so that its filters and its loop are meant."""
         if self._to_tell is not None:
             message, self._to_tell = self._to_tell, None
-            warnings.warn(message, RuntimeWarning, stacklevel=stacklevel + 1)
+            warn_user(message)
 
 
 def _why_not(why: str, nbytes: int) -> str:

@@ -62,7 +62,7 @@ class PlainStage:
         self._underway.settle(leave=_MOST_UNDERWAY - 1)
         if self._locks is not None and cargo.room is not None and cargo.spec.kind != "encoded":
             self._locks.cover(cargo.room)
-            self._locks.tell(stacklevel=5)  # as from the loop that asked for the batch
+            self._locks.tell()
         work = self._work
         read: list[Array | torch.Tensor] = []
         arrays = held_arrays(cargo)

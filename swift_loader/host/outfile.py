@@ -16,12 +16,12 @@ import errno
 import os
 import stat
 import tempfile
-import warnings
 from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from swift_loader.host.systems import flags
+from swift_loader.host.warn import warn_user
 
 if TYPE_CHECKING:
     from _typeshed import ReadableBuffer as Buffer
@@ -159,11 +159,7 @@ def trusted(path: Path) -> Path:
 def tell(setting: str, path: Path, error: OSError) -> None:
     """Warns that a file is not written (any more)."""
     advice = _ADVICE.get(error.errno or 0, "name another path")
-    warnings.warn(
-        f"{setting}: {path} is not written from here on, training goes on without it: {error.strerror}; {advice}",
-        RuntimeWarning,
-        stacklevel=2,
-    )
+    warn_user(f"{setting}: {path} is not written from here on, training goes on without it: {error.strerror}; {advice}")
 
 
 def _opened(path: Path) -> int:

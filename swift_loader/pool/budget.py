@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import os
 import resource
-import warnings
 from pathlib import Path
 
 from swift_loader.errors import ConfigError
-from swift_loader.host.callers import users_line
 from swift_loader.host.memory import RESERVE_NBYTES, free_nbytes, limited
+from swift_loader.host.warn import warn_user
 from swift_loader.wire.page import MAX_SLOTS
 
 #: The limit is raised to what the system allows, but not above this: some programs close all numbers up to the limit.
@@ -32,11 +31,9 @@ def budget_of(asked: int | None, consumer_count: int) -> int:
         return max(1, free_nbytes() // 2 // max(1, ranks))
     free = max(1, free_nbytes() - RESERVE_NBYTES)
     if asked > free:
-        warnings.warn(
+        warn_user(
             f"memory_budget={asked:,} is more than the {free:,} bytes that are free here{limited()}, so {free:,} it "
-            "is: there will be fewer batches ahead. Give the job more memory, or memory_budget less",
-            RuntimeWarning,
-            stacklevel=users_line(),
+            "is: there will be fewer batches ahead. Give the job more memory, or memory_budget less"
         )
     return min(asked, free)
 

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import contextlib
 import threading
-import warnings
 from queue import Empty, SimpleQueue
+
+from swift_loader.host.warn import warn_user
 
 
 class Notes:
@@ -28,8 +29,8 @@ class Notes:
             self._said.add(text)
         self.put(text)
 
-    def tell(self, stacklevel: int) -> None:
+    def tell(self) -> None:
         """Warns of what waits."""
         while not self._waiting.empty():
             with contextlib.suppress(Empty):  # another thread, which closes the loader, has told of it
-                warnings.warn(self._waiting.get_nowait(), RuntimeWarning, stacklevel=stacklevel)
+                warn_user(self._waiting.get_nowait())

@@ -141,7 +141,7 @@ class Pool:
             try:
                 self._news.get(timeout=_LOOK_S)
             except Empty:
-                self.tell_notes(stacklevel=7)  # as from the line that called start()
+                self.tell_notes()
 
     def _raise_failure(self, delivery: Delivery | None) -> None:
         if isinstance(delivery, Failed):
@@ -183,9 +183,9 @@ class Pool:
             if short_of_slots is not None and waited > 2:  # not at once: another thread may be dropping a batch
                 raise short_of_slots
 
-    def tell_notes(self, stacklevel: int = 5) -> None:
-        """Warns of what the user should know; by default as from the loop over the loader."""
-        self._notes.tell(stacklevel + 1)
+    def tell_notes(self) -> None:
+        """Warns of what the user should know."""
+        self._notes.tell()
 
     def hold(self, parcel: Parcel) -> Lease:
         """The hold that the batch made of ``parcel`` has on its slot."""

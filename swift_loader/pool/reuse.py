@@ -8,16 +8,15 @@ from __future__ import annotations
 
 import dataclasses
 import os
-import warnings
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from tempfile import NamedTemporaryFile
 from typing import TYPE_CHECKING, Any
 
 from swift_loader.errors import ConfigError
-from swift_loader.host.callers import users_line
 from swift_loader.host.memfile import memory_file
 from swift_loader.host.outfile import trusted
+from swift_loader.host.warn import warn_user
 
 if TYPE_CHECKING:
     from swift_loader.reuse.carousel import Ground
@@ -51,11 +50,7 @@ def with_memory(recipe: Recipe) -> tuple[Recipe, HostMemory | None]:
     try:
         memory = HostMemory(recipe.origin, None if setting.prefix is None else str(setting.prefix), setting.nbytes)
     except OSError as error:
-        warnings.warn(
-            f"cache_setting: memory for samples cannot be had, training goes on without it: {error.strerror}",
-            RuntimeWarning,
-            stacklevel=users_line(),
-        )
+        warn_user(f"cache_setting: memory for samples cannot be had, training goes on without it: {error.strerror}")
         return recipe, None
     return dataclasses.replace(recipe, memory=memory.place), memory
 

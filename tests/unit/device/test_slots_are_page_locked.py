@@ -25,7 +25,7 @@ def test_a_slot_is_locked_as_a_whole_and_once(slots):
     assert locks.cover(slots[0])
     assert locks.cover(slots[0])
     assert driver.locked == {slots[0].memory.ctypes.data: slots[0].nbytes}
-    locks.tell(1)
+    locks.tell()
 
 
 def test_after_one_refusal_no_other_slot_is_tried_and_those_that_are_locked_stay_so(slots):
@@ -39,9 +39,9 @@ def test_after_one_refusal_no_other_slot_is_tried_and_those_that_are_locked_stay
     assert locks.cover(slots[0])
     assert len(driver.locked) == 1
     with pytest.warns(RuntimeWarning, match=r"8,192 bytes could not be page-locked: resource exhausted") as told:
-        locks.tell(1)
+        locks.tell()
     assert told[0].filename == __file__
-    locks.tell(1)
+    locks.tell()
 
 
 def test_an_array_of_the_slot_keeps_its_memory_but_not_its_lock(slots):
