@@ -13,10 +13,10 @@ import numpy as np
 
 from swift_loader.errors import FailureReport, LoaderClosed
 from swift_loader.plan.position import Position
-from swift_loader.pool.dispatch import Delivery, Failed, Full, Ticket
 from swift_loader.pool.failures import error_of, start_error
 from swift_loader.pool.notes import Notes
 from swift_loader.pool.reuse import ground_of, kept_statistics
+from swift_loader.pool.tickets import Delivery, Failed, Full, Ticket
 from swift_loader.wire.messages import Attachment, Parcel
 from swift_loader.wire.page import Cell
 from swift_loader.wire.recipe import Recipe, checked_length

@@ -15,7 +15,7 @@ from swift_loader.device.stage import Cargo
 from swift_loader.errors import ConfigError
 from swift_loader.plan.plan import Plan
 from swift_loader.plan.position import Position
-from swift_loader.pool.dispatch import Failed
+from swift_loader.pool.tickets import Failed
 from swift_loader.wire.recipe import Recipe
 
 

@@ -32,9 +32,9 @@ from swift_loader.host.systems import in_forked_children
 from swift_loader.host.warn import warn_user
 from swift_loader.plan.plan import EpochPlan, Plan
 from swift_loader.plan.position import Position, Setting, State
-from swift_loader.pool.dispatch import Delivery, Failed, Full
 from swift_loader.pool.failures import place_of
 from swift_loader.pool.reuse import with_memory
+from swift_loader.pool.tickets import Delivery, Failed, Full
 from swift_loader.telemetry import Measured, Moments, rank_table, report
 from swift_loader.telemetry.ranges import profiled
 from swift_loader.wire.recipe import Recipe

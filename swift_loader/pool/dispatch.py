@@ -15,9 +15,8 @@ from __future__ import annotations
 
 import heapq
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from time import perf_counter_ns
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING
 
 from swift_loader.errors import FailureReport
 from swift_loader.plan.position import Position
@@ -25,6 +24,7 @@ from swift_loader.pool.homecoming import Homecoming
 from swift_loader.pool.ledger import Holder, Ledger
 from swift_loader.pool.merge import AsTheyCome, InOrder, Merge
 from swift_loader.pool.poison import Charges
+from swift_loader.pool.tickets import Delivery, Failed, Full, Ticket, Tickets
 from swift_loader.wire.messages import Order, Parcel
 
 if TYPE_CHECKING:
@@ -41,45 +41,13 @@ _BURST = 12
 _AHEAD_NBYTES = 256 << 20
 #: However large batches are, so many are kept ready: one is handed out while another one waits.
 _LEAST_READY = 2
+#: The consumer works with one while others are ready.
+_IN_USE = 1
 #: Where batches take longer than this, and are large, no order waits in a channel, and a single batch is kept ready.
 _UNHURRIED_NS = 80_000_000
 #: With a good stock, the consumer sees to new orders once it has taken what a worker makes in so long: to wake a thread
 #: costs more than most quick batches do.
 _WORTH_ORDERING_NS = 1_000_000
-
-
-class Ticket(NamedTuple):
-    """One batch to be made."""
-
-    seq: int
-    epoch: int
-    step: int
-
-
-@dataclass(slots=True)
-class Full:
-    """A ticket was made."""
-
-    ticket: Ticket
-    parcel: Parcel
-    worker: int
-    came_ns: int
-    slot_wait_ns: int = 0
-    """The worker waited for this order, since there was no free slot."""
-    laps: Any = None
-    """What it took to land it, where that is measured."""
-
-
-@dataclass(slots=True)
-class Failed:
-    """A ticket cannot be made."""
-
-    ticket: Ticket
-    report: FailureReport
-    worker: int
-
-
-Delivery: TypeAlias = Full | Failed
 
 
 class Dispatch:
@@ -96,7 +64,6 @@ class Dispatch:
     ) -> None:
         self._config = recipe.config
         self.plan = plan
-        self._consumer = recipe.consumer
         self._ledger = ledger
         self._slots = slots
         self._slot_words = slot_words
@@ -104,10 +71,7 @@ class Dispatch:
         self._merge: Merge[Delivery] = InOrder() if recipe.config.in_order else AsTheyCome()
         self._redo: list[Ticket] = []
         self._charges = Charges(recipe.config)
-        self._next = Ticket(1, 0, 0)
-        self._steps = 0
-        self._given: frozenset[int] = frozenset()
-        """Steps of the epoch that were handed out before the run was interrupted."""
+        self._tickets = Tickets(plan, recipe.consumer, self._merge.epoch)
         self.ready_count = 0
         """Merged deliveries that the consumer has not taken."""
         self.ordered_count = 0
@@ -125,7 +89,7 @@ class Dispatch:
         self.is_short = False
         """Batches are too large for as many as usual to be ready."""
         self._fit_stock()
-        self._begin_epoch(Position())
+        self._tickets.turn_to(Position())
 
     def restart(self, at: Position) -> list[Delivery]:
         """What is wanted next is another step than the next one; gives back what was merged or waiting and is void."""
@@ -135,9 +99,8 @@ class Dispatch:
                 self._slot_words[order.slot] = 0
         self._redo.clear()
         self._charges.clear()
-        self._next = Ticket(self._next.seq, at.epoch, at.step)
-        void = self._merge.restart(self._next.seq)
-        self._begin_epoch(at)
+        void = self._merge.restart(self._tickets.next_seq)
+        self._tickets.turn_to(at)
         return void
 
     def orders_for(self, line: Line) -> list[Order]:
@@ -263,7 +226,7 @@ class Dispatch:
     @property
     def next_seq(self) -> int:
         """The number of the next new ticket; all before it were given out."""
-        return self._next.seq
+        return self._tickets.next_seq
 
     @property
     def wants_slot(self) -> bool:
@@ -284,15 +247,15 @@ class Dispatch:
     def _fit_stock(self) -> None:
         """Fits the stock to what batches are.
 
-        Where the user has not said how many are to be ready, all of these have so much memory together; slow ones half
-        of it, since a few milliseconds that somebody comes late are nothing to them.
+        Where the user has not said how many are to be ready, these, those in the making and the one in use have so much
+        memory together; slow ones half of it, since a few milliseconds that somebody comes late are nothing to them.
         """
         config, nbytes = self._config, self.largest_slot
         most = config.data_queue_size
         if config.ahead_nbytes is not None and nbytes:
             fitting = config.ahead_nbytes // (2 * nbytes if self._is_slow else nbytes)
             least = 1 if self._is_unhurried else _LEAST_READY
-            most = min(most, max(least, fitting - config.worker_count))
+            most = min(most, max(least, fitting - config.worker_count - _IN_USE))
         self.ready_most, self.is_short = most, most < config.data_queue_size
 
     def _ticket_for(self, line: Line, most: int, most_ahead: int) -> Ticket | None:
@@ -300,10 +263,10 @@ class Dispatch:
         if self._redo:
             # Not to a worker that has yet to answer that the ticket was taken back from it: it could not say which.
             return None if self._redo[0].seq in line.outstanding else heapq.heappop(self._redo)
-        if self._steps == 0 or (self.ready_count + self.ordered_count >= most and self._has_enough(line)):
+        if not self._tickets or (self.ready_count + self.ordered_count >= most and self._has_enough(line)):
             return None
         if len(line.outstanding) + line.unmerged < most_ahead and not (self.is_short and self._is_full(line)):
-            return self._next_ticket()
+            return self._tickets.take()
         return None if line.outstanding else self._stuck_behind(line)
 
     def _slot_for(self, line: Line) -> int | None:
@@ -355,23 +318,6 @@ class Dispatch:
         order, _ = min(waiting, key=lambda pair: pair[0].seq)
         self._slot_words[order.slot] = 0  # the worker answers "void" when it gets there, and the slot comes back
         return Ticket(order.seq, order.epoch, order.step)
-
-    def _next_ticket(self) -> Ticket:
-        ticket = self._next
-        step = ticket.step + 1
-        while step in self._given:
-            step += 1
-        if step < self._steps:
-            self._next = Ticket(ticket.seq + 1, ticket.epoch, step)
-        else:
-            self._next = Ticket(ticket.seq + 1, ticket.epoch + 1, 0)
-            self._begin_epoch(Position(ticket.epoch + 1))
-        return ticket
-
-    def _begin_epoch(self, at: Position) -> None:
-        self._given = frozenset(at.ahead)
-        self._steps = self.plan.step_count(at.epoch, self._consumer)
-        self._merge.epoch(self._next.seq, at.left(self._steps))
 
     def _ordered(self, ticket: Ticket, slot: int, line: Line) -> Order:
         order = Order(*ticket, slot, self.largest_slot, slot in self._slots and slot not in line.known)

@@ -17,9 +17,10 @@ from typing import TYPE_CHECKING, TypeAlias
 from swift_loader.batch.layout import BatchSpec
 from swift_loader.errors import FailureReport, LayoutError, LoaderClosed
 from swift_loader.host.memory import LEFT_NBYTES, free_nbytes
-from swift_loader.pool.dispatch import Delivery, Dispatch, Full
+from swift_loader.pool.dispatch import Dispatch
 from swift_loader.pool.lease import Copies, Lease, Returns
 from swift_loader.pool.ledger import Holder, Ledger
+from swift_loader.pool.tickets import Delivery, Full
 from swift_loader.wire import messages
 from swift_loader.wire.slot import SMALL_NBYTES, Slot
 

@@ -14,7 +14,7 @@ from swift_loader.errors import (
     SwiftLoaderError,
     WorkerStartFailed,
 )
-from swift_loader.pool.dispatch import Delivery, Failed
+from swift_loader.pool.tickets import Delivery, Failed
 
 if TYPE_CHECKING:
     from swift_loader.host.cgroup import OomKills

@@ -15,13 +15,13 @@ from swift_loader.errors import LoaderClosed, WorkerDied, WorkerStartFailed
 from swift_loader.host.cgroup import OomKills
 from swift_loader.pool import failures
 from swift_loader.pool.budget import slots_allowed
-from swift_loader.pool.dispatch import Delivery, Failed
 from swift_loader.pool.exchange import Exchange
 from swift_loader.pool.notes import Notes
 from swift_loader.pool.policy import Event, Instruction, State
 from swift_loader.pool.reuse import ground_of, kept_statistics
 from swift_loader.pool.starter import Launcher, Starter
 from swift_loader.pool.telecom import Telecom
+from swift_loader.pool.tickets import Delivery, Failed
 from swift_loader.pool.view import View
 from swift_loader.wire import messages
 

@@ -6,10 +6,11 @@ from collections import Counter, deque
 
 from swift_loader.errors import FailureReport
 from swift_loader.plan.position import Position
-from swift_loader.pool.dispatch import Dispatch, Failed, Full, Ticket
+from swift_loader.pool.dispatch import Dispatch
 from swift_loader.pool.failures import Death
 from swift_loader.pool.ledger import LANDING, Holder, Ledger
 from swift_loader.pool.line import Line
+from swift_loader.pool.tickets import Failed, Full, Ticket
 from swift_loader.settings.loader import LoaderConfig
 from swift_loader.wire.messages import Parcel
 from swift_loader.wire.recipe import Recipe
@@ -198,7 +199,7 @@ class World:
             if isinstance(delivery, Full):
                 self.ledger.thrown_away(delivery.parcel.slot)
         self.expected, self.left = (epoch, step), set()
-        self.first_seq = self.dispatch._next.seq
+        self.first_seq = self.dispatch._tickets._next.seq
 
     # What must be so
 
@@ -216,7 +217,7 @@ class World:
         places = Counter(valid) + Counter(ticket.seq for ticket in self.dispatch._redo)
         places += Counter(one.ticket.seq for one in (*waiting, *self.ready))
         places += Counter(one.ticket.seq for one in self.handed if one.ticket.seq >= self.first_seq)
-        assert places == Counter(range(self.first_seq, self.dispatch._next.seq))
+        assert places == Counter(range(self.first_seq, self.dispatch._tickets._next.seq))
         for worker in self.workers:
             said = [order for _, order, _, _ in worker.outbox]
             assert sorted([*worker.inbox, *said]) == sorted(worker.line.outstanding.values())
@@ -242,7 +243,7 @@ class World:
 
     def _picture(self):
         words = [sorted(worker.line.outstanding) for worker in self.workers]
-        return words, len(self.ready), self.dispatch._next, [len(worker.outbox) for worker in self.workers]
+        return words, len(self.ready), self.dispatch._tickets._next, [len(worker.outbox) for worker in self.workers]
 
 
 def tickets(deliveries):

@@ -5,7 +5,8 @@ from collections import Counter
 
 import pytest
 
-from swift_loader.pool.dispatch import Dispatch, Failed
+from swift_loader.pool.dispatch import Dispatch
+from swift_loader.pool.tickets import Failed
 from tests.unit.pool.simulated import FAST_NS, SLOW_NS, World
 
 seen = Counter()

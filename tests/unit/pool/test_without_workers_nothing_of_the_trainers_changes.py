@@ -11,7 +11,7 @@ from swift_loader.device.host import HostStage
 from swift_loader.device.stage import Cargo
 from swift_loader.errors import DataError, LoaderClosed
 from swift_loader.plan.position import Position
-from swift_loader.pool.dispatch import Failed
+from swift_loader.pool.tickets import Failed
 from swift_loader.settings.loader import LoaderConfig
 from swift_loader.wire.recipe import Recipe
 from swift_loader.worker.info import worker_info
