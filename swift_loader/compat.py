@@ -57,7 +57,7 @@ class DataLoader:
     Raises:
         ConfigError: if an argument is wrong, or the dataset cannot be used.
         WorkerStartFailed: if the dataset cannot be built.
-        DataError, LayoutError: if the first batch cannot be made.
+        DataError, LayoutError, NoRoom: if the first batch cannot be made.
 
     Example:
         >>> from swift_loader import DataLoader

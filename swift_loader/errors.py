@@ -5,12 +5,12 @@
       LoaderClosed              used after close()
       DataError                 the dataset or the collate raised; the worker's traceback is the cause
       LayoutError               samples do not fit each other
+      NoRoom(MemoryError)       memory, descriptors or an allowed size are short
       WorkerError               WorkerDied, WorkerHung, WorkerStartFailed, PoisonedTicket
       RankMismatch              ranks disagree on plan or seed
-      ShardError, StoreError    corrupt or missing shard or cache entry
-      StreamError               AuthRejected, PeerLost, ProtocolMismatch
 
-A message says what happened, where, the number that was needed and the one that was there, and what to do.
+A message says what happened, where, the number that was needed and the one that was there, and what to do. What it is
+made of are attributes too, so nobody has to read sentences: ``except DataError as error: bad.append(error.index)``.
 This room knows nothing of the others.
 """
 
@@ -27,20 +27,15 @@ from types import TracebackType
 from typing import Any, Self
 
 __all__ = [
-    "AuthRejected",
     "ConfigError",
     "DataError",
     "FailureReport",
     "LayoutError",
     "LoaderClosed",
-    "PeerLost",
+    "NoRoom",
     "PoisonedTicket",
-    "ProtocolMismatch",
     "RankMismatch",
     "RemoteTraceback",
-    "ShardError",
-    "StoreError",
-    "StreamError",
     "SwiftLoaderError",
     "WorkerDied",
     "WorkerError",
@@ -54,6 +49,15 @@ class SwiftLoaderError(Exception):
 
     replay: str | None = None
     """Where a batch could not be made: what to type to make it again, in one process."""
+    consumer: int | None = None
+    worker: int | None = None
+    """Whose: numbers among the consumers, and among the workers of one."""
+    epoch: int | None = None
+    step: int | None = None
+    index: int | None = None
+    """The sample, where it is known which."""
+    stage: str | None = None
+    """What was being done: "build the dataset", "fetch", "collate", "encode"."""
 
     def __str__(self) -> str:
         hint = "" if self.replay is None else f"\nThe same batch again, in one process: {self.replay}"
@@ -73,11 +77,34 @@ class DataError(SwiftLoaderError):
 
 
 class LayoutError(SwiftLoaderError):
-    """Samples of one batch do not fit each other, or a batch does not fit what is allowed."""
+    """Samples of one batch do not fit each other."""
+
+
+class NoRoom(SwiftLoaderError, MemoryError):
+    """There is no room for a batch, or for what the loader needs: in memory, in descriptors, or in what is allowed."""
+
+    needed: int | None = None
+    allowed: int | None = None
+    """In bytes, or descriptors."""
+
+    @classmethod
+    def of(cls, text: str, needed: int, allowed: int) -> Self:
+        """With its figures."""
+        error = cls(text)
+        error.needed, error.allowed = needed, allowed
+        return error
 
 
 class WorkerError(SwiftLoaderError):
     """A worker process failed as a process."""
+
+    how: str = ""
+    """How it ended, in words."""
+    exit_status: int | None = None
+    signal: str | None = None
+    """The name of the signal that ended it."""
+    stack: str = ""
+    """Where its threads were, as far as it could tell."""
 
 
 class WorkerDied(WorkerError):
@@ -85,7 +112,7 @@ class WorkerDied(WorkerError):
 
 
 class WorkerHung(WorkerError):
-    """A worker made no progress for too long."""
+    """Each worker that was tried made no progress for too long."""
 
 
 class WorkerStartFailed(WorkerError):
@@ -98,30 +125,6 @@ class PoisonedTicket(WorkerError):
 
 class RankMismatch(SwiftLoaderError):
     """Ranks of one training job were given different settings."""
-
-
-class ShardError(SwiftLoaderError):
-    """A shard is corrupt or missing."""
-
-
-class StoreError(SwiftLoaderError):
-    """A cache entry is corrupt or missing."""
-
-
-class StreamError(SwiftLoaderError):
-    """Talking to a data server failed."""
-
-
-class AuthRejected(StreamError):
-    """The data server refused the key."""
-
-
-class PeerLost(StreamError):
-    """The other side of a stream went away."""
-
-
-class ProtocolMismatch(StreamError):
-    """The two sides of a stream speak different versions."""
 
 
 class RemoteTraceback(Exception):

@@ -132,7 +132,7 @@ class SwiftLoader(TorchLike):
         Raises:
             ConfigError: if an argument is wrong, or the dataset cannot be used.
             WorkerStartFailed: if the dataset cannot be built.
-            DataError, LayoutError: if the first batch cannot be made (with ``validate``).
+            DataError, LayoutError, NoRoom: if the first batch cannot be made (with ``validate``).
             RankMismatch: if another rank was set otherwise.
         """
         self._refuse_closed()
@@ -302,7 +302,7 @@ class SwiftLoader(TorchLike):
 
         Raises:
             ConfigError: if there is no such batch.
-            DataError, LayoutError: if it cannot be made; the cause is the dataset's own error.
+            DataError, LayoutError, NoRoom: if it cannot be made; the cause is the dataset's own error.
         """
         with Replay(self._recipe(consumer_index)) as replay:
             return replay.batch(epoch, step)

@@ -92,7 +92,10 @@ class InlinePool:
             self._dataset = self._as_worker(recipe.build)
         except Exception as error:
             raise start_error(
-                f"swift-worker-c{recipe.consumer}w0", FailureReport.of(error, "build the dataset")
+                f"swift-worker-c{recipe.consumer}w0",
+                FailureReport.of(error, "build the dataset"),
+                recipe.consumer,
+                _WORKER,
             ) from error
         self.sample_count = checked_length(self._dataset)
         self._plan = recipe.plan(self.sample_count)

@@ -27,7 +27,15 @@ from swift_loader.consumer.witness import Witness, standing
 from swift_loader.device.landing import Landing
 from swift_loader.device.stage import Cargo, Laps, Stage, StageAhead
 from swift_loader.engines.choose import engine_for
-from swift_loader.errors import ConfigError, DataError, LayoutError, LoaderClosed, PoisonedTicket, SwiftLoaderError
+from swift_loader.errors import (
+    ConfigError,
+    DataError,
+    LayoutError,
+    LoaderClosed,
+    NoRoom,
+    PoisonedTicket,
+    SwiftLoaderError,
+)
 from swift_loader.host.systems import in_forked_children
 from swift_loader.host.warn import warn_user
 from swift_loader.plan.plan import EpochPlan, Plan
@@ -122,7 +130,7 @@ class Runtime:
     def open(self, ordinal: str) -> None:
         try:
             self.plan = self._pool.open()
-        except (DataError, LayoutError, PoisonedTicket) as error:  # the first batch, with ``validate``
+        except (DataError, LayoutError, NoRoom, PoisonedTicket) as error:  # the first batch, with ``validate``
             raise self._told(error, 0, 0) from error.__cause__
         except SwiftLoaderError as error:
             self._witness.failed(error)

@@ -7,7 +7,7 @@ import os
 from dataclasses import replace
 from pathlib import Path
 
-from swift_loader.errors import FailureReport, LayoutError
+from swift_loader.errors import FailureReport, NoRoom
 from swift_loader.host import cgroup
 
 #: What is never taken for slots: the kernel would end a process, and mostly the largest one, which is the trainer.
@@ -24,12 +24,14 @@ def free_nbytes() -> int:
 
 
 def refuse_too_much(nbytes: int, batch_nbytes: int) -> None:
-    """Raises `LayoutError` where ``nbytes`` more, for a batch of ``batch_nbytes``, would have the kernel kill one."""
+    """Raises `NoRoom` where ``nbytes`` more, for a batch of ``batch_nbytes``, would have the kernel kill one."""
     free = free_nbytes()
     if nbytes + RESERVE_NBYTES > free:
-        raise LayoutError(
+        raise NoRoom.of(
             f"no memory for a batch of {batch_nbytes / _MEGABYTE:,.0f} MB: {free / _MEGABYTE:,.0f} MB are free here"
-            f"{limited()}. Take a smaller batch_size or fewer workers, or give the job more memory"
+            f"{limited()}. Take a smaller batch_size or fewer workers, or give the job more memory",
+            nbytes,
+            free,
         )
 
 

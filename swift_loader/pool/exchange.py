@@ -15,7 +15,7 @@ from queue import Empty, SimpleQueue
 from typing import TYPE_CHECKING, TypeAlias
 
 from swift_loader.batch.layout import BatchSpec
-from swift_loader.errors import FailureReport, LayoutError, LoaderClosed
+from swift_loader.errors import FailureReport, LoaderClosed, NoRoom
 from swift_loader.host.memory import LEFT_NBYTES, free_nbytes
 from swift_loader.pool.dispatch import Dispatch
 from swift_loader.pool.lease import Copies, Lease, Returns
@@ -134,7 +134,7 @@ class Exchange:
         """Whether this very thread is inside: then it was interrupted there, by a signal handler that asks."""
         return self._lock._is_owned()  # type: ignore[attr-defined, no-any-return] # as threading.Condition asks it
 
-    def look_for_slots(self) -> LayoutError | None:
+    def look_for_slots(self) -> NoRoom | None:
         """Brings home what was dropped; the error to raise if the consumer holds all memory there is."""
         free = free_nbytes() if self._is_short else None  # there may be more by now: others have let go of theirs
         with self._lock:
@@ -145,10 +145,12 @@ class Exchange:
                 return None
             if self._dispatch is None or not self._dispatch.starves_for_slots():
                 return None
-            return LayoutError(
+            return NoRoom.of(
                 f"no memory for the next batch: {self._ledger.held_by(Holder.BATCH)} batches that were handed out are "
                 f"still held, and with {self._ledger.nbytes:,} bytes they take the memory_budget of "
-                f"{self._ledger.budget:,}. Keep fewer (clone what you need of them), or raise memory_budget"
+                f"{self._ledger.budget:,}. Keep fewer (clone what you need of them), or raise memory_budget",
+                self._known.largest_slot,
+                self._ledger.budget,
             )
 
     def hold(self, parcel: Parcel) -> Lease:

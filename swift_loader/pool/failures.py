@@ -12,6 +12,9 @@ from swift_loader.errors import (
     FailureReport,
     PoisonedTicket,
     SwiftLoaderError,
+    WorkerDied,
+    WorkerError,
+    WorkerHung,
     WorkerStartFailed,
 )
 from swift_loader.pool.tickets import Delivery, Failed
@@ -34,10 +37,18 @@ def error_of(failed: Failed, consumer: int) -> SwiftLoaderError:
     cause = report.exception()
     if isinstance(cause, SwiftLoaderError) and type(cause).__module__ == SwiftLoaderError.__module__:
         error = type(cause)(f"{cause} ({where})")
+        vars(error).update(vars(cause))
     else:
         sample = "" if report.index is None else f" of sample {report.index}"
         error = DataError(f"{report.stage}{sample} raised {report.type_name}: {report.text} ({where})")
-    error.__cause__ = cause
+    _, error.epoch, error.step = failed.ticket
+    return _with_place(error, report, consumer, failed.worker)
+
+
+def _with_place(error: SwiftLoaderError, report: FailureReport, consumer: int, worker: int) -> SwiftLoaderError:
+    error.consumer, error.worker = consumer, worker
+    error.index, error.stage = report.index, report.stage
+    error.__cause__ = report.exception()
     return error
 
 
@@ -47,15 +58,23 @@ def place_of(delivery: Delivery, consumer: int) -> str:
     return f"consumer {consumer}, worker {delivery.worker}, epoch {ticket.epoch}, step {ticket.step}"
 
 
-def start_error(name: str, report: FailureReport) -> SwiftLoaderError:
+def start_error(name: str, report: FailureReport, consumer: int, worker: int) -> SwiftLoaderError:
     """What to raise for a worker that could not build its dataset."""
     cause = report.exception()
     if isinstance(cause, ConfigError):
         return cause
     hint = _OF_GETATTR if report.type_name == "RecursionError" else ""
     error = WorkerStartFailed(f"{name} could not {report.stage}: {report.type_name}: {report.text}{hint}")
-    error.__cause__ = cause
-    return error
+    return _with_place(error, report, consumer, worker)
+
+
+def given_up(line: Line, death: Death, consumer: int) -> WorkerError:
+    """What to raise for a line whose workers never get anywhere."""
+    stack = f". Its last stack:\n{death.stack}" if death.stack else ""
+    kind = WorkerHung if death.is_hang else WorkerDied
+    error = kind(f"{death.how}; it was started {line.policy.births} times and never got further{stack}")
+    error.consumer, error.worker, error.index = consumer, line.number, death.index
+    return death.told_to(error)
 
 
 def ending(status: int | None) -> str:
@@ -64,10 +83,14 @@ def ending(status: int | None) -> str:
         return "ended"
     if status >= 0:
         return f"exited with code {status}"
+    return f"was killed by {_signal_name(-status)}"
+
+
+def _signal_name(number: int) -> str:
     try:
-        return f"was killed by {signal.Signals(-status).name}"
+        return signal.Signals(number).name
     except ValueError:  # one of the real-time signals, of which only the first and the last have names
-        return f"was killed by signal {-status}"
+        return f"signal {number}"
 
 
 def other_length(name: str, found: int, first: int) -> ConfigError:
@@ -106,6 +129,12 @@ class Death:
     """From outside for certain, and it had not finished one sample in its life."""
     lingers: bool = False
     """It was killed and is still there, in the kernel, which may still write to its memory."""
+    is_hang: bool = False
+    """It was killed since it made no progress."""
+    why: str = ""
+    """How alone."""
+    status: int | None = None
+    """Of the process; None where nobody knows, or it is still there."""
 
     def poisoned(self, deaths: int) -> FailureReport:
         """What is told of a batch or sample that has killed so many workers."""
@@ -114,7 +143,16 @@ class Death:
             f"this batch has killed {deaths} workers; the last: {self.how}. {which}, "
             f"with worker_per_consumer=0{f'. Its last stack:{chr(10)}{self.stack}' if self.stack else ''}"
         )
-        return FailureReport.of(error, "make the batch", self.index)
+        return FailureReport.of(self.told_to(error), "make the batch", self.index)
+
+    def told_to(self, error: WorkerError) -> WorkerError:
+        """The error, with what is known of the process."""
+        error.how, error.stack = self.why, self.stack
+        if self.status is not None and self.status >= 0:
+            error.exit_status = self.status
+        elif self.status is not None:
+            error.signal = _signal_name(-self.status)
+        return error
 
 
 def death_of(line: Line, status: int | None, oom: OomKills) -> Death:
@@ -131,6 +169,9 @@ def death_of(line: Line, status: int | None, oom: OomKills) -> Death:
         line.last_stack,
         line.is_leaving,
         by_kernel=bool(by_kernel),
+        why=why,
+        status=status,
+        is_hang=line.is_hung,
         is_from_outside=is_from_outside,
         is_early=is_unexplained and is_from_outside and oom.can_tell and not line.has_finished_one,
     )
@@ -139,7 +180,16 @@ def death_of(line: Line, status: int | None, oom: OomKills) -> Death:
 def lingering(line: Line) -> Death:
     """The worker of ``line`` was killed, and does not go."""
     how = f"{_who(line)} {line.killed_for} while it {line.where_it_stands()}, and cannot be ended"
-    return Death(how, line.cell.index, line.last_stack, line.is_leaving, is_from_outside=line.is_cut_off, lingers=True)
+    return Death(
+        how,
+        index=line.cell.index,
+        why=line.killed_for,
+        stack=line.last_stack,
+        is_expected=line.is_leaving,
+        is_from_outside=line.is_cut_off,
+        lingers=True,
+        is_hang=line.is_hung,
+    )
 
 
 def told_of_lingering(name: str, pid: int) -> str:

@@ -80,6 +80,8 @@ class Line:
         self.specs: dict[int, BatchSpec] = {}
         self.refused = 0
         """How often in a row the system has refused its worker a process."""
+        self.is_hung = False
+        """It was killed since it made no progress, or was stopped."""
         self.killed_for = ""
         """Why we killed the worker, if it was us."""
         self.deaths = 0
@@ -105,7 +107,7 @@ class Line:
         self.cautions.clear()
         self.told_count = 0
         self.killed_for = self.last_stack = ""
-        self.is_leaving = self.is_cut_off = self.has_hung_up = self.was_asked = self.has_told = False
+        self.is_leaving = self.is_hung = self.is_cut_off = self.has_hung_up = self.was_asked = self.has_told = False
         self._hung_up_s = 0.0
 
     def greet(self) -> None:
@@ -184,6 +186,7 @@ class Line:
                 process.ask()
         elif instruction is Instruction.KILL:
             why = "was stopped (SIGSTOP, or a debugger)" if is_stopped else "made no progress"
+            self.is_hung = True
             self._kill(f"{why} for {self.policy.still_s:.1f} s")
         return instruction
 

@@ -11,7 +11,7 @@ from queue import Empty, SimpleQueue
 from time import monotonic
 from typing import TYPE_CHECKING
 
-from swift_loader.errors import LoaderClosed, WorkerDied, WorkerStartFailed
+from swift_loader.errors import LoaderClosed, WorkerStartFailed
 from swift_loader.host.cgroup import OomKills
 from swift_loader.pool import failures
 from swift_loader.pool.budget import slots_allowed
@@ -257,7 +257,7 @@ class Pool:
         elif said.seq:
             self._exchange.empty(line, said.seq, said.report)
         else:
-            self.broke(failures.start_error(line.name, said.report))
+            self.broke(failures.start_error(line.name, said.report, self._recipe.consumer, line.number))
         if not self._is_open:
             self._news.put(None)
 
@@ -305,9 +305,7 @@ class Pool:
             return None
         self.lost(line.number, death.how)
         if line.policy.state is State.GIVEN_UP:
-            stack = f". Its last stack:\n{death.stack}" if death.stack else ""
-            births = line.policy.births
-            self.broke(WorkerDied(f"{death.how}; it was started {births} times and never got further{stack}"))
+            self.broke(failures.given_up(line, death, self._recipe.consumer))
             return None
         if death.by_kernel:
             self._notes.put(f"{death.how}; another takes its place")

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from time import monotonic
 from typing import Any
 
-from swift_loader.errors import FailureReport, LoaderClosed, SwiftLoaderError
+from swift_loader.errors import FailureReport, LoaderClosed, SwiftLoaderError, WorkerError
 from swift_loader.loader import SwiftLoader
 from swift_loader.plan.plan import Fingerprint
 from swift_loader.testing.probe import Look, Probe, Seen, as_they_are
@@ -244,11 +244,9 @@ def first_line(text: str) -> str:
 
 def _loss(error: SwiftLoaderError) -> Loss:
     text = str(error)
-    sample = re.search(r"sample (\d+)", text)
-    how = re.search(r"the last: \S+ \(pid \d+\) (.*?) while it ", text)
     place = place_in(text)
-    told = how.group(1) if how else first_line(text)
-    return Loss(int(sample.group(1)) if sample else -1, f"{told}{f', at {place}' if place else ''}", text)
+    told = (isinstance(error, WorkerError) and error.how) or first_line(text)
+    return Loss(-1 if error.index is None else error.index, f"{told}{f', at {place}' if place else ''}", text)
 
 
 def told_failure(failure: FailureReport) -> str:

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Self, TypeAlias
 
 import numpy as np
 
-from swift_loader.errors import LayoutError
+from swift_loader.errors import NoRoom
 from swift_loader.host.limits import limit_of_file_size
 from swift_loader.host.memfile import memory_file
 from swift_loader.host.memory import refuse_too_much
@@ -59,7 +59,7 @@ class Slot:
         """A new slot with at least ``nbytes`` of room, its pages present. Owns its descriptor.
 
         Raises:
-            LayoutError: if there is no memory for it.
+            NoRoom: if there is no memory for it.
         """
         size = room_for(nbytes)
         fd = memory_file("swift-slot")
@@ -71,9 +71,9 @@ class Slot:
             slot._populate_in_steps()
         except OSError as error:
             os.close(fd)
-            raise LayoutError(
-                f"no memory for a batch of {nbytes:,} bytes: {error.strerror}{_limits(error.errno)}"
-            ) from error
+            no_room = NoRoom(f"no memory for a batch of {nbytes:,} bytes: {error.strerror}{_limits(error.errno)}")
+            no_room.needed = nbytes
+            raise no_room from error
         except BaseException:
             os.close(fd)
             raise

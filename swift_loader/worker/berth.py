@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Protocol
 
-from swift_loader.errors import LayoutError
+from swift_loader.errors import NoRoom
 
 if TYPE_CHECKING:
     from swift_loader.worker.fetch import Wanted
@@ -35,9 +35,11 @@ class Berth(Protocol):
 
 
 def refuse_too_large(nbytes: int, most: int) -> None:
-    """Raises `LayoutError` for a batch that is larger than is allowed; a sample is never larger than its batch."""
+    """Raises `NoRoom` for a batch that is larger than is allowed; a sample is never larger than its batch."""
     if nbytes > most:
-        raise LayoutError(
+        raise NoRoom.of(
             f"a batch of {nbytes:,} bytes is more than max_batch_nbytes allows, {most:,} (a DataLoader's "
-            "max_minibatch_length): make batch_size smaller, or raise it, by default a quarter of memory_budget"
+            "max_minibatch_length): make batch_size smaller, or raise it, by default a quarter of memory_budget",
+            nbytes,
+            most,
         )

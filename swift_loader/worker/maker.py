@@ -26,7 +26,7 @@ from swift_loader.batch.misfit import Misfit, Rounded, Unbatchable, explained
 from swift_loader.batch.rowcode import fill_together
 from swift_loader.batch.spare import Spare
 from swift_loader.batch.tree import Mismatch
-from swift_loader.errors import DataError, FailureReport, LayoutError
+from swift_loader.errors import DataError, FailureReport, LayoutError, NoRoom
 from swift_loader.plan.plan import Plan
 from swift_loader.wire.page import COLLATES, ENCODES, FETCHES, Cell
 from swift_loader.wire.recipe import Recipe
@@ -260,7 +260,7 @@ class BatchMaker:
         nbytes += count * (ALIGNMENT * len(self._lists) - to_rows)
         try:
             return Spare(berth.room(spec.nbytes + nbytes).memory, spec.nbytes, self._lists) if nbytes > 0 else None
-        except LayoutError:  # it may be enough for what is sent in the end
+        except NoRoom:  # it may be enough for what is sent in the end
             return None
 
     def _read_to(self, spare: Spare | None) -> None:

@@ -12,7 +12,7 @@ from collections import Counter
 import pytest
 import torch
 
-from swift_loader import AsyncDataLoader, ConfigError, DataLoader, LayoutError
+from swift_loader import AsyncDataLoader, ConfigError, DataLoader, NoRoom
 from tests.api.given import Seeing, YourDataset
 from tests.datasets import Noted, Numbers, Pictures, calls
 from tests.watching import flat, settled, until, workers
@@ -135,13 +135,13 @@ def _spread(numbers: list[int], count: int) -> int:
 
 def test_max_minibatch_length_is_the_most_bytes_of_a_batch():
     told = r"is more than max_minibatch_length allows, 65,536: make batch_size smaller, or raise it \("
-    with pytest.raises(LayoutError, match=told) as caught:
+    with pytest.raises(NoRoom, match=told) as caught:
         DataLoader(Pictures, {"count": 8}, 4, 1, max_minibatch_length=64 * 1024)
     assert "max_batch_nbytes" not in str(caught.value)
     with (
         DataLoader(Pictures, {"count": 8}, 4, 0, max_minibatch_length=64 * 1024) as loader,
         pytest.raises(
-            LayoutError, match=r"more than max_batch_nbytes allows, 65,536 \(a DataLoader's max_minibatch_length\)"
+            NoRoom, match=r"more than max_batch_nbytes allows, 65,536 \(a DataLoader's max_minibatch_length\)"
         ),
     ):
         next(iter(loader))

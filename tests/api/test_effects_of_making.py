@@ -16,6 +16,7 @@ from swift_loader import (
     ConfigError,
     DataError,
     LayoutError,
+    NoRoom,
     PoisonedTicket,
     SwiftLoader,
     WorkerError,
@@ -333,13 +334,13 @@ def test_max_worker_nbytes_replaces_workers_that_grow():
 
 
 def test_max_batch_nbytes_refuses_larger_batches():
-    with pytest.raises(LayoutError, match=r"524,\d+ bytes.*max_batch_nbytes.*500,000"):
+    with pytest.raises(NoRoom, match=r"524,\d+ bytes.*max_batch_nbytes.*500,000"):
         made(Pictures, max_batch_nbytes=500_000).start(0)
     assert len(stream(Pictures, {"count": 16}, max_batch_nbytes=600_000)) == 2
 
 
 def test_max_batch_nbytes_is_a_quarter_of_the_budget():
-    with pytest.raises(LayoutError, match=r"max_batch_nbytes.*250,000"):
+    with pytest.raises(NoRoom, match=r"max_batch_nbytes.*250,000"):
         made(Pictures, memory_budget=1_000_000).start(0)
 
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from swift_loader import DataError, LayoutError, PoisonedTicket
+from swift_loader import DataError, LayoutError, NoRoom, PoisonedTicket
 from tests.fault.oracle import World, differences, faultless, record
 from tests.fault.unsendable import CASES, SENT, WIDTH, HasOne, Holds, InArrays, OneIsLarge, OpensOne, as_they_are
 from tests.fault.worlds import in_some_worlds
@@ -166,7 +166,7 @@ def test_b5_above_the_limit_both_sizes_are_told_and_the_others_come(count: int):
         assert [next(iterator)["index"].item() for _ in range(13)] == list(range(13))
         begun = monotonic()
         # The limit is on batches, which covers samples: a batch is never smaller than its largest one.
-        with pytest.raises(LayoutError, match=r"131,\d+ bytes is more than max_batch_nbytes allows, 32,768.*step 13\)"):
+        with pytest.raises(NoRoom, match=r"131,\d+ bytes is more than max_batch_nbytes allows, 32,768.*step 13\)"):
             next(iterator)
         assert monotonic() - begun < 20
         assert [next(iterator)["index"].item() for _ in range(2)] == [14, 15]

@@ -17,7 +17,7 @@ from typing import Any
 
 import pytest
 
-from swift_loader import LayoutError
+from swift_loader import NoRoom
 from swift_loader.pool.pool import Pool
 from tests.datasets import Noted, Numbers, Pictures
 from tests.loaders import started
@@ -108,7 +108,7 @@ def test_d6_want_of_memory_that_is_mended_takes_no_batch():
     kept: list[Any] = []
     with started(Pictures, {"count": 400}, memory_budget=8 << 20, shuffle=False, data_queue_size=2) as loader:
         iterator = iter(loader)
-        with pytest.raises(LayoutError, match="no memory for the next batch"):
+        with pytest.raises(NoRoom, match="no memory for the next batch"):
             kept.extend(iterator)  # what came before the error stays in the list
         labels = [batch[1] for batch in kept]
         kept.clear()

@@ -31,7 +31,7 @@ with SwiftLoader.from_dataset(rows, **settings) if given else SwiftLoader(Pictur
     [
         ("the shared page", 8_192, 0, "WorkerStartFailed: what workers share with this process lies in files in"),
         ("the dataset", 100_000, 1, "WorkerStartFailed: what workers share with this process lies in files in"),
-        ("a batch", 100_000, 0, "LayoutError: no memory for a batch of 262,208 bytes: File too large"),
+        ("a batch", 100_000, 0, "NoRoom: no memory for a batch of 262,208 bytes: File too large"),
     ],
 )
 def test_d17_files_that_may_not_grow_are_told_with_the_limit(

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from swift_loader import DataError, LayoutError
+from swift_loader import DataError, NoRoom
 from swift_loader.host import cgroup
 from swift_loader.wire.slot import Slot
 from tests import cgroups
@@ -70,7 +70,7 @@ IN_A_GROUP = """
 import gc, json, os, sys, warnings
 from pathlib import Path
 import torch
-from swift_loader import LayoutError
+from swift_loader import NoRoom
 from tests import cgroups
 from tests.large_datasets import Large
 from tests.fault.oracle import differences, faultless, record
@@ -88,7 +88,7 @@ def run(limit, **settings):
         try:
             with started(Large, {"count": 96}, start_method=method, **{"batch_size": 4, **settings}) as loader:
                 wrong = differences(record(loader), expected)
-        except LayoutError as error:
+        except NoRoom as error:
             wrong = str(error)
     told.append({"wrong": wrong, "warned": [str(one.message) for one in warned], "kills": cgroups.kills(group)})
 
@@ -189,7 +189,7 @@ def test_d6_a_worker_without_memory_names_the_sample_and_what_it_may_have(world:
 def test_d6_a_slot_that_cannot_be_made_is_an_error_that_names_its_size():
     settings = {"worker_init": few_addresses, "batch_size": 12, "memory_budget": 8 << 30, "timeout_s": 30.0}
     with (
-        pytest.raises(LayoutError, match=r"no memory for a batch of 603,\d+,\d+ bytes: .*ulimit -v.*epoch 0, step 0"),
+        pytest.raises(NoRoom, match=r"no memory for a batch of 603,\d+,\d+ bytes: .*ulimit -v.*epoch 0, step 0"),
         started(Large, {"nbytes": 48 * MB}, **settings),
     ):
         pass
@@ -197,7 +197,7 @@ def test_d6_a_slot_that_cannot_be_made_is_an_error_that_names_its_size():
 
 def test_d6_no_descriptor_is_left_of_a_slot_that_could_not_be_made():
     before = os.listdir("/proc/self/fd")
-    with pytest.raises(LayoutError, match="no memory for a batch of"):
+    with pytest.raises(NoRoom, match="no memory for a batch of"):
         Slot.create(1 << 45)
     assert os.listdir("/proc/self/fd") == before
 

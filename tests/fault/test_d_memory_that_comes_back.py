@@ -59,7 +59,7 @@ def test_d3_a_budget_that_was_lowered_rises_when_memory_is_there_again():
         )  # fmt: skip
     assert ended.returncode == 0, ended.stderr
     error, few, many, is_exact = json.loads(ended.stdout)
-    assert error == "LayoutError"
+    assert error == "NoRoom"
     assert few < 15
     assert many == 20
     assert is_exact

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import torch
 
-from swift_loader import LayoutError
+from swift_loader import NoRoom
 from tests.datasets import Growing, PeakMemory, Pictures, ReadsInto, SameBuffer, Whole
 from tests.loaders import started, stream
 from tests.torch_datasets import SameMemory
@@ -104,7 +104,7 @@ def test_slots_come_home_when_batches_are_dropped():
 def test_more_batches_than_the_budget_holds_is_an_error_that_counts_them():
     with started(Pictures, {"count": 400}, memory_budget=8 << 20, data_queue_size=2, message_queue_size=1) as loader:
         kept = []
-        with pytest.raises(LayoutError, match=r"\d+ batches .* are still held.*memory_budget of 8,388,608"):
+        with pytest.raises(NoRoom, match=r"\d+ batches .* are still held.*memory_budget of 8,388,608"):
             kept.extend(loader)  # what came before the error stays in the list
         assert len(kept) > 3
         assert are_pictures(kept)
