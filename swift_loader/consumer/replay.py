@@ -57,8 +57,8 @@ class Replay:
 
         Raises:
             ConfigError: if there is no such batch.
-            DataError, LayoutError, NoRoom: what a worker would have reported; the cause is the dataset's own error, with
-                the frames that a debugger shows.
+            DataError, LayoutError, NoRoom: what a worker would have reported; the cause is the dataset's own error,
+                with the frames that a debugger shows.
         """
         self.indices(epoch, step)
         self._pool.restart(Position(epoch, step))

@@ -238,7 +238,7 @@ class Line:
             self.cut_off(f"could not be sent its orders ({error})")
             return
         if not sent:
-            raise BufferError(f"{self.name} does not read its orders: {len(datagram)} bytes found no room")
+            self.cut_off(f"does not read its orders: {len(datagram)} bytes found no room")
 
     def cut_off(self, why: str) -> None:
         """Nothing can be said to the worker, or understood of what it says: it is killed, and another comes."""

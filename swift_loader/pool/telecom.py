@@ -215,8 +215,7 @@ class Telecom:
         self._welcome()
         lines = list(self._sentinels.values())
         for line in lines:
-            with contextlib.suppress(BufferError):
-                line.retire()
+            line.retire()
         there = _still_there(lines, _LEAVE_TIMEOUT_S)
         for line in there:
             if line.process is not None:

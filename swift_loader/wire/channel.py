@@ -21,6 +21,7 @@ import struct
 from collections.abc import Sequence
 from typing import Protocol
 
+from swift_loader.errors import NoRoom
 from swift_loader.host.memfile import memory_file
 
 _libc = ctypes.PyDLL(None, use_errno=True)
@@ -156,7 +157,7 @@ class SocketChannel:
         if flags & _TRUNCATED:
             for fd in fds:
                 os.close(fd)
-            raise OSError(errno.EMFILE, "too many open files to take those of a message: raise the limit (ulimit -n)")
+            raise NoRoom("too many open files to take those of a message: raise the limit (ulimit -n)")
         if datagram == _ELSEWHERE:
             return _read_whole(fds.pop()), fds
         return datagram, fds

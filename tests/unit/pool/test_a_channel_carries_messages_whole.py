@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from swift_loader.errors import NoRoom
 from swift_loader.wire.channel import MAX_DATAGRAM, SocketChannel
 from tests.unit.batch.samples import examples
 
@@ -131,7 +132,7 @@ def test_descriptors_that_find_no_room_in_this_process_are_an_error_and_leave_no
     held = [os.dup(0) for _ in range(highest - len(os.listdir("/proc/self/fd")) + 2)]
     resource.setrlimit(resource.RLIMIT_NOFILE, (highest + 2, hard))
     try:
-        with pytest.raises(OSError, match="open files"):
+        with pytest.raises(NoRoom, match="open files"):
             ours.receive()
     finally:
         resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
