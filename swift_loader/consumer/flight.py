@@ -8,12 +8,10 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-import errno
 import hashlib
 import json
 import mmap
 import os
-import re
 import shlex
 import stat
 import struct
@@ -21,25 +19,18 @@ import sys
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Self
+from typing import Self
 
 from swift_loader.errors import ConfigError
 from swift_loader.host.outfile import publish, trusted
 from swift_loader.travel.payload import Unsendable, pack, unpack
 from swift_loader.wire.recipe import Recipe
 
-if TYPE_CHECKING:
-    from swift_loader.settings.loader import LoaderConfig
-
 #: Stands at the end, after where the trainer was and the length of that, since what is packed is found by its distance
 #: from the beginning.
 _MARK = b"swift-loader replay 2\n"
 _LENGTH = struct.Struct("<Q")
 _TAIL_NBYTES = _LENGTH.size + len(_MARK)
-#: Nobody has asked for a file that is written by itself, so it is small or it is not there.
-_MOST_UNASKED_NBYTES = 64 << 20
-#: Where no seed is set each run that fails has a file of its own: so many of them stay.
-_MOST_UNASKED = 10
 _DIGEST_NBYTES = 6
 
 
@@ -65,7 +56,13 @@ class Place:
 def for_one_process(recipe: Recipe) -> Recipe:
     """The same batches, made without workers, and nothing written of them."""
     config = dataclasses.replace(
-        recipe.config, worker_count=0, log=None, benchmark_file=None, trace_file=None, share_dataset=False
+        recipe.config,
+        worker_count=0,
+        log=None,
+        benchmark_file=None,
+        trace_file=None,
+        replay_file=None,
+        share_dataset=False,
     )
     return dataclasses.replace(recipe, config=config, memory=None)
 
@@ -81,33 +78,24 @@ def save(path: Path, recipe: Recipe) -> None:
         publish(path, data, is_private=True)
 
 
-def save_beside(beside: Path, recipe: Recipe) -> Path:
-    """The same without having been asked: where, follows from the content, so no run writes over what another needs.
+def save_at(named: Path, recipe: Recipe) -> Path:
+    """The same at an error: beside the file of that name if that is of another loader, which may need it.
 
     Raises:
         ConfigError: if the dataset or a function cannot be pickled.
-        OSError: if it cannot be written, or is large.
+        OSError: if it cannot be written.
     """
-    with _packed(beside, recipe, _MOST_UNASKED_NBYTES) as data:
-        digest = hashlib.blake2b(data, digest_size=_DIGEST_NBYTES).hexdigest()
-        path = beside.with_name(f"{beside.name}-{digest}.replay")
+    with _packed(named, recipe) as data:
+        path = named
+        if named.exists() and named.read_bytes() != data[:]:
+            digest = hashlib.blake2b(data, digest_size=_DIGEST_NBYTES).hexdigest()
+            path = named.with_name(f"{named.stem}-{digest}{named.suffix}")
         publish(path, data, is_private=True)
-    with contextlib.suppress(OSError):
-        _thin_out(beside, path)
     return path
 
 
-def _thin_out(beside: Path, newest: Path) -> None:
-    """Removes the oldest of those that were written there without having been asked for."""
-    name = re.compile(rf"{re.escape(beside.name)}-[0-9a-f]{{{2 * _DIGEST_NBYTES}}}\.replay")
-    others = [place for place in beside.parent.iterdir() if name.fullmatch(place.name) and place != newest]
-    others.sort(key=lambda place: place.lstat().st_mtime_ns, reverse=True)
-    for place in others[_MOST_UNASKED - 1 :]:
-        place.unlink()
-
-
 @contextlib.contextmanager
-def _packed(path: Path, recipe: Recipe, most_nbytes: int | None = None) -> Iterator[mmap.mmap]:
+def _packed(path: Path, recipe: Recipe) -> Iterator[mmap.mmap]:
     """All that the file at ``path`` is to hold."""
     try:
         fd = pack(for_one_process(recipe), outlives=True).fd
@@ -117,8 +105,6 @@ def _packed(path: Path, recipe: Recipe, most_nbytes: int | None = None) -> Itera
         ) from error.__cause__
     try:
         end = os.fstat(fd).st_size
-        if most_nbytes is not None and end > most_nbytes:
-            raise OSError(errno.EFBIG, f"{end:,} bytes are more than {most_nbytes:,}")
         place = json.dumps(asdict(Place.here())).encode()
         os.pwrite(fd, place + _LENGTH.pack(len(place)) + _MARK, end)
         with mmap.mmap(fd, 0, access=mmap.ACCESS_READ) as data:
@@ -160,11 +146,12 @@ def _place_in(fd: int) -> Place | None:
 
 
 class FlightRecorder:
-    """Says how to make a batch again; writes the file for it once, beside the log, the benchmark or the trace."""
+    """Says how to make a batch again; writes the file for it at the first error, where ``replay_file`` names one."""
 
     def __init__(self, recipe: Recipe) -> None:
         self._recipe = recipe
-        self._beside = unasked_place(recipe.config, recipe.consumer)
+        named = recipe.config.replay_file
+        self._named = None if named is None else Path(named).absolute()
         self._written: Path | None = None
 
     def written_to(self, path: Path) -> None:
@@ -173,28 +160,15 @@ class FlightRecorder:
 
     def command(self, epoch: int, step: int) -> str:
         """What to type. Never raises: something else has gone wrong already."""
-        if self._written is None and self._beside is not None:
+        if self._written is None and self._named is not None:
             try:
-                if self._recipe.dataset is not None:  # it may be as large as memory
-                    raise OSError(errno.EFBIG, "a whole dataset")
-                self._written = save_beside(self._beside, self._recipe)
+                self._written = save_at(self._named, self._recipe)
             except (OSError, ConfigError):
-                self._beside = None
+                self._named = None
         if self._written is None:
             return f"loader.replay(epoch={epoch}, step={step})"
         where = f"--epoch {epoch} --step {step} --rank {self._recipe.consumer}"
         return f"swift-loader replay --state {shlex.quote(str(self._written))} {where}"
-
-
-def unasked_place(config: LoaderConfig, consumer: int) -> Path | None:
-    """How the file's name begins: beside which of those that were asked for; None where there is none."""
-    named = config.benchmark_file or config.trace_file or (None if config.log is None else config.log.path)
-    if named is None:
-        return None
-    path = Path(named).absolute()
-    if path.exists() and not path.is_file():  # /dev/null and its like
-        return None
-    return path.with_name(f"{path.stem}-{consumer}")
 
 
 def _refuse_foreign(path: Path, found: os.stat_result) -> None:

@@ -76,6 +76,7 @@ class Settings(TypedDict, total=False):
     memory_budget: int | None
     max_batch_nbytes: int | None
     trace_file: str | None
+    replay_file: str | None
     engine: Engine
     rotation_setting: RotationSetting | Mapping[str, Any] | None
     cache_setting: CacheSetting | dict[str, Any] | None
@@ -128,6 +129,7 @@ class LoaderConfig:
     memory_budget: int | None
     max_batch_nbytes: int | None
     trace_file: str | None
+    replay_file: str | None
     engine: Engine
     rotation_setting: RotationSetting | None
     cache_setting: CacheSetting | None
@@ -202,6 +204,7 @@ class LoaderConfig:
             memory_budget=given.maybe_whole("memory_budget", least=1),
             max_batch_nbytes=given.maybe_whole("max_batch_nbytes", least=1),
             trace_file=given.path("trace_file"),
+            replay_file=given.path("replay_file"),
             engine=given.choice("engine", Engine, "local"),
             rotation_setting=RotationSetting.parse(settings.get("rotation_setting")),
             cache_setting=CacheSetting.parse(settings.get("cache_setting")),

@@ -12,7 +12,7 @@ from swift_loader.settings.loader import LoaderConfig, check_dataset_class, chec
 from swift_loader.wire.recipe import Recipe
 
 #: What would write files, or be taken for the user's own run.
-_SILENT = dict.fromkeys(("logger", "benchmark_file", "trace_file"))
+_SILENT = dict.fromkeys(("logger", "benchmark_file", "trace_file", "replay_file"))
 
 
 @dataclass(frozen=True, slots=True)

@@ -127,6 +127,7 @@ def config_for(config: LoaderConfig, choice: Choice) -> LoaderConfig:
         benchmark=True,
         benchmark_file=None,
         trace_file=None,
+        replay_file=None,
         log=None,
     )
 

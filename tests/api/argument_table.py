@@ -63,6 +63,7 @@ DESIGNED: dict[str, Any] = {
     "memory_budget": None,
     "max_batch_nbytes": None,
     "trace_file": None,
+    "replay_file": None,
     "engine": "local",
     "cache_setting": None,
     "rotation_setting": None,

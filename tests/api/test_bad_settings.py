@@ -65,7 +65,7 @@ def test_a_timeout_must_be_seconds_above_0(value):
         made(Numbers, timeout_s=value)
 
 
-@pytest.mark.parametrize("name", ["benchmark_file", "trace_file"])
+@pytest.mark.parametrize("name", ["benchmark_file", "trace_file", "replay_file"])
 def test_a_file_must_be_a_path(name: str):
     with pytest.raises(ConfigError, match=f"{name} must be a path"):
         made(Numbers, **{name: 5})

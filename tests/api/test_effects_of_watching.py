@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from swift_loader import ConfigError
+from swift_loader import ConfigError, DataError
 from swift_loader.settings.log import LogSetting
-from tests.datasets import Noted, Numbers, Pictures, Slow, calls
+from tests.datasets import Failing, Noted, Numbers, Pictures, Slow, calls
 from tests.loaders import made, started, stream
 from tests.watching import flat, settled, until
 
@@ -204,3 +204,13 @@ def test_trace_file_is_a_trace_that_viewers_read(count: int, tmp_path):
     trace = json.loads(path.read_text())
     events = trace["traceEvents"] if isinstance(trace, dict) else trace
     assert sum(event.get("ph") == "X" for event in events) >= 4
+
+
+def test_replay_file_is_written_at_the_first_error_and_named_by_it(tmp_path):
+    path = tmp_path / "failed.replay"
+    settings = {"replay_file": path, "worker_per_consumer": 0, "shuffle": False}
+    with started(Failing, {"bad": (9,)}, **settings) as loader, pytest.raises(DataError) as told:
+        for _ in loader:
+            assert not path.exists()
+    assert told.value.replay == f"swift-loader replay --state {path} --epoch 0 --step 1 --rank 0"
+    assert path.stat().st_mode & 0o777 == 0o600

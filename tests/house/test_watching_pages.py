@@ -55,7 +55,7 @@ def test_the_code_of_a_page_runs_from_top_to_bottom(page: str, tmp_path: Path):
         assert breaches(read((tmp_path / "runs" / "trace.json").read_text())) == []
         assert f"the last {KEPT_STEPS:,} steps" in (DOCS / page).read_text()
     if page == "replay.md":
-        command = r"swift-loader replay --state (/.*)/runs/figures-0-[0-9a-f]{12}\.replay --epoch 0 --step 1 --rank 0"
+        command = r"swift-loader replay --state (/.*)/runs/failed\.replay --epoch 0 --step 1 --rank 0"
         found = re.fullmatch(command, told.splitlines()[0])
         assert found is not None, told
         assert found[1] == str(tmp_path)

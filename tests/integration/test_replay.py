@@ -100,15 +100,15 @@ def test_what_is_raised_is_raised_again_with_the_frames_of_the_dataset():
     assert frame.tb_frame.f_locals["index"] == 9
 
 
-def test_errors_of_every_kind_name_the_command_and_the_file_beside_the_benchmark(tmp_path: Path):
+def test_errors_of_every_kind_name_the_command_and_the_file(tmp_path: Path):
     def ragged(samples: list[Any]) -> Any:
         raise LayoutError("they do not fit")
 
     def no_batch(data: bytes) -> Any:
         raise DataError("unreadable")
 
-    path = tmp_path / "b.jsonl"
-    file = rf"{re.escape(str(tmp_path))}/b-0-[0-9a-f]{{12}}\.replay"
+    path = tmp_path / "b.replay"
+    file = rf"{re.escape(str(tmp_path))}/b(?:-[0-9a-f]{{12}})?\.replay"
     expected = rf"swift-loader replay --state ({file}) --epoch 0 --step 0 --rank 0"
     rows: list[tuple[Any, dict[str, Any], type[Exception], dict[str, Any]]] = [
         (Fails, {"at": 3}, DataError, {"validate": False}),
@@ -120,7 +120,7 @@ def test_errors_of_every_kind_name_the_command_and_the_file_beside_the_benchmark
     written: set[Path] = set()
 
     def take_one(dataset: Any, kwargs: dict[str, Any], settings: dict[str, Any]) -> None:
-        settings = {"worker_per_consumer": 1, "shuffle": False, "benchmark_file": path, **settings}
+        settings = {"worker_per_consumer": 1, "shuffle": False, "replay_file": path, **settings}
         with started(dataset, kwargs, **settings) as loader:
             next(iter(loader))
 
@@ -139,13 +139,14 @@ def test_errors_of_every_kind_name_the_command_and_the_file_beside_the_benchmark
 def failed_run(folder: Path, bad: int, **settings: Any) -> str:
     """What to type after a run over 16 samples, all in one batch, of which one cannot be had."""
     settings = {"worker_per_consumer": 0, "shuffle": False, "seed": 1, "batch_size": 4, **settings}
-    with pytest.raises(DataError) as told, started(Fails, {"at": bad}, logger=str(folder / "l.log"), **settings) as one:
+    settings["replay_file"] = folder / "l.replay"
+    with pytest.raises(DataError) as told, started(Fails, {"at": bad}, **settings) as one:
         list(one)
     return told.value.replay
 
 
 @pytest.mark.usefixtures("elsewhere")
-def test_two_loaders_with_one_log_name_each_its_own_file(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+def test_two_loaders_that_name_one_file_have_each_its_own(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
     trains, validates = failed_run(tmp_path, 13), failed_run(tmp_path, 9)
     for command, bad in ((trains, 13), (validates, 9)):
         assert cli.main(shlex.split(command)[1:]) == 1
@@ -162,16 +163,17 @@ def test_the_same_settings_and_seed_are_written_to_the_same_file(tmp_path: Path)
     assert failed_run(tmp_path, 13, seed=2) != command
 
 
-def test_files_that_nobody_has_asked_for_do_not_pile_up(tmp_path: Path):
-    mine = [tmp_path / name for name in ("l-0.replay", "l-0-mine.replay", "l-1-0123456789ab.replay")]
-    for path in mine:
-        path.touch()
-    written = [Path(shlex.split(failed_run(tmp_path, 13, seed=seed))[3]) for seed in range(13)]
-    left = set(tmp_path.glob("*.replay")) - set(mine)
-    assert len(left) == 10
-    assert left < set(written)
-    assert written[-1] in left
-    assert all(path.exists() for path in mine)
+def test_nothing_is_written_that_nobody_has_named(tmp_path: Path):
+    settings = {
+        "shuffle": False,
+        "benchmark_file": tmp_path / "b",
+        "trace_file": tmp_path / "t",
+        "logger": f"{tmp_path}/l",
+    }
+    with pytest.raises(DataError) as told, started(Fails, {"at": 3}, worker_per_consumer=0, **settings) as loader:
+        list(loader)
+    assert told.value.replay == "loader.replay(epoch=0, step=0)"
+    assert not list(tmp_path.glob("*replay*"))
 
 
 @pytest.fixture
@@ -290,7 +292,7 @@ def test_what_is_there_does_not_lend_its_mode_to_a_replay_file(tmp_path: Path):
 
 def test_a_dataset_that_cannot_be_pickled_is_refused_and_its_errors_name_what_works_here(tmp_path: Path):
     held = (number for number in ())  # nothing can send it
-    loader = made(Fails, {"at": 3, "held": held}, worker_per_consumer=0, benchmark_file=tmp_path / "b", shuffle=False)
+    loader = made(Fails, {"at": 3, "held": held}, worker_per_consumer=0, replay_file=tmp_path / "b", shuffle=False)
     with pytest.raises(ConfigError, match=r"cannot be written .* loader.replay\(\)"):
         loader.save_replay(tmp_path / "x")
     with pytest.raises(DataError) as told, loader:
@@ -298,17 +300,14 @@ def test_a_dataset_that_cannot_be_pickled_is_refused_and_its_errors_name_what_wo
     assert told.value.replay == "loader.replay(epoch=0, step=0)"
 
 
-def test_a_given_dataset_is_written_only_when_it_is_asked_for(tmp_path: Path):
-    settings = {"shuffle": False, "seed": 1, "benchmark_file": tmp_path / "b"}
+def test_a_given_dataset_is_written_with_all_that_it_holds(tmp_path: Path):
+    settings = {"shuffle": False, "seed": 1, "replay_file": tmp_path / "x"}
     with SwiftLoader.from_dataset(Fails(9), 8, 1, 1, **settings) as loader:
         it = iter(loader)
         next(it)
         with pytest.raises(DataError) as told:
             next(it)
-        assert told.value.replay == "loader.replay(epoch=0, step=1)"
-        loader.save_replay(tmp_path / "x")
-        assert "--state" in loader._runtime.flight.command(0, 1)
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["b", "x"]
+    assert told.value.replay == f"swift-loader replay --state {tmp_path}/x --epoch 0 --step 1 --rank 0"
 
 
 def test_a_replay_goes_from_any_batch_to_any_other():
