@@ -65,12 +65,11 @@ def kept_statistics(config: LoaderConfig, cells: list[Cell]) -> dict[str, float]
 def cache_statistics(cells: Iterable[Cell]) -> dict[str, float]:
     """What a consumer's workers have made and read back."""
     counts = [list(cell.counts) for cell in cells]
-    made, reused, evicted = (sum(column) for column in list(zip(*counts, strict=True))[:3])
+    made, reused = (sum(column) for column in list(zip(*counts, strict=True))[:2])
     return {
         "cache_made": made,
         "cache_reused": reused,
-        "cache_evicted": evicted,
-        "cache_nbytes": max(count[3] for count in counts),
+        "cache_nbytes": max(count[2] for count in counts),
         "cache_hit_rate": reused / max(1, made + reused),
     }
 

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from swift_loader.reuse.store import Store
 
 #: Places of the counts, in the words that are given for them.
-MADE, REUSED, EVICTED, NBYTES = range(4)
+MADE, REUSED, NBYTES = range(3)
 #: The size of the store is looked at once in so many samples that were made, and at each epoch.
 _WEIGHED = 64
 #: So many layouts of batches are remembered.

@@ -83,7 +83,7 @@ class Cell:
 
     @property
     def counts(self) -> memoryview:
-        """The words for the counts of samples that were made, reused, and evicted, and of the bytes that are kept."""
+        """The words for the counts of samples that were made and reused, and of the bytes that are kept."""
         return self.words[_COUNTS:_CELL_WORDS]
 
     @property

@@ -111,7 +111,6 @@ def test_two_consumers_ask_for_each_sample_once_in_the_first_epoch(medium: str, 
     assert sum(each["cache_reused"] for each in told) >= 2 * N
     assert all(each["cache_hit_rate"] >= 0.5 for each in told)
     assert told[0]["cache_nbytes"] > 0
-    assert told[0]["cache_evicted"] == 0
 
 
 def test_c12_several_jobs_on_one_folder_at_the_same_time_ask_once(tmp_path):
