@@ -113,7 +113,7 @@ def _reused(count: Mapping[str, float], prefix: str) -> str:
     if f"{prefix}_hit_rate" not in count:
         return ""
     parts = [f"{percent(count[f'{prefix}_hit_rate'])} of samples reused"]
-    parts += [f"{int(count[f'{prefix}_{key}']):,} {key}" for key in ("reused", "made")]
+    parts += [f"{int(count[f'{prefix}_{key}']):,} {key}" for key in ("reused", "made") if f"{prefix}_{key}" in count]
     if f"{prefix}_nbytes" in count:
         parts.append(f"holds {_bytes(count[f'{prefix}_nbytes'])}")
     return ", ".join(parts)
