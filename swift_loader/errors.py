@@ -138,8 +138,9 @@ class RemoteTraceback(Exception):
         return f'\n"""\n{self.text}"""'
 
 
-#: So many bytes of an error leave its process, 62 kB in all: its message may be a gigabyte long, or its chain endless.
-_TEXT_NBYTES, _TRACEBACK_NBYTES, _PICKLE_NBYTES = 16 * 1024, 30 * 1024, 16 * 1024
+#: So many bytes of an error leave its process, 86 kB in all: its message may be a gigabyte long, or its chain endless.
+#: Pickled, one of ours may have the stack of a crash twice: in its message, and for itself.
+_TEXT_NBYTES, _TRACEBACK_NBYTES, _PICKLE_NBYTES = 16 * 1024, 30 * 1024, 40 * 1024
 #: In a traceback, of each error of a chain: so much of its text, and so many of its first and of its last frames.
 _LINK_NBYTES, _FRAMES = 4 * 1024, 40
 #: So many errors of a chain, and so many of a group.

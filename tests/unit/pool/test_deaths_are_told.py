@@ -5,6 +5,7 @@ from types import SimpleNamespace
 
 import pytest
 
+from swift_loader.errors import PoisonedTicket
 from swift_loader.host.cgroup import OomKills
 from swift_loader.pool.failures import Death, death_of, lingering
 from swift_loader.pool.ledger import Holder
@@ -140,3 +141,16 @@ def test_the_slots_of_one_that_lingers_are_lost():
     world = World([4], workers=1)
     _orders_after_deaths(world, 1, lingers=True)
     assert world.ledger.held_by(Holder.NOBODY) > 0
+
+
+def test_a_poisoned_ticket_is_one_however_long_the_stack_is():
+    stack = "\n".join(f'  File "/somewhere/{at:05}.py", line {at} in call' for at in range(400))[: 16 * 1024]
+    death = Death("it died", 13, stack, why="was killed by SIGSEGV", status=-signal.SIGSEGV)
+    error = death.poisoned(3).exception()
+    assert type(error) is PoisonedTicket
+    assert (error.stack, error.signal, error.exit_status, error.how) == (
+        stack,
+        "SIGSEGV",
+        None,
+        "was killed by SIGSEGV",
+    )
