@@ -9,7 +9,6 @@ from __future__ import annotations
 import argparse
 import os
 import sys
-import textwrap
 import time
 from typing import Any, NamedTuple
 
@@ -18,7 +17,7 @@ import torch.distributed as dist
 import torch.multiprocessing
 from torch import nn
 
-from swift_loader.cli import digits, verdict
+from swift_loader.cli import digits
 from swift_loader.loader import SwiftLoader
 
 _HOST = "127.0.0.1"
@@ -94,19 +93,16 @@ def _train_and_report(rank: int, plan: Plan, device: torch.device) -> None:
         began = time.perf_counter()
         _train(model, train_loader, plan.epochs, is_quiet=rank != 0)
         took_s = time.perf_counter() - began
-        counted = verdict.Consumer.of(train_loader.statistics())
         test_loader.start(rank, device)
         accuracy = _accuracy(model.module, test_loader, device)
-        everybody: list[Any] = [None] * plan.ranks
+        told = train_loader.report(all_ranks=True) if rank == 0 else ""
         # The last exchange comes before the loaders are closed: a thread of gloo's still needs the interpreter to let
         # go of its tensors, and torch aborts the process where it asks after that has begun to end. Closing waits for
         # processes and gives the thread its turn.
-        dist.all_gather_object(everybody, counted)
+        dist.barrier()
     if rank == 0:
-        consumers = [verdict.Consumer(*counts) for counts in everybody]
         print(f"\ntest accuracy {accuracy:.1%} after {plan.epochs} epochs in {took_s:.1f} s\n")
-        print(f"{verdict.table(consumers)}\n\n{textwrap.fill(verdict.sentence(consumers), 80)}\n")
-        print(f"The last epoch of consumer 0, as loader.report() tells it:\n\n{train_loader.report()}", flush=True)
+        print(f"The last epoch, as loader.report(all_ranks=True) tells it:\n\n{told}", flush=True)
 
 
 def _network() -> nn.Module:
