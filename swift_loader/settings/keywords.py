@@ -85,7 +85,7 @@ _ABOUT = {
     ),
     "failures": "on_error, max_skipped, retries, max_attempts, timeout_s",
     "reuse": "cache_setting, rotation_setting",
-    "watching": "logger, benchmark, benchmark_file, trace_file",
+    "watching": "logger, benchmark, benchmark_file, trace_file, replay_file",
 }
 _OPTIONAL = {*", ".join(_ABOUT.values()).split(", "), "seed_numer", "seed_number"}
 
