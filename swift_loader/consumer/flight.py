@@ -153,6 +153,8 @@ class FlightRecorder:
         named = recipe.config.replay_file
         self._named = None if named is None else Path(named).absolute()
         self._written: Path | None = None
+        self.trouble: str | None = None
+        """Why the file that was named is not there."""
 
     def written_to(self, path: Path) -> None:
         """The user has written the file himself."""
@@ -163,7 +165,8 @@ class FlightRecorder:
         if self._written is None and self._named is not None:
             try:
                 self._written = save_at(self._named, self._recipe)
-            except (OSError, ConfigError):
+            except (OSError, ConfigError) as error:
+                self.trouble = f"replay_file: {self._named} could not be written: {error}"
                 self._named = None
         if self._written is None:
             return f"loader.replay(epoch={epoch}, step={step})"

@@ -221,6 +221,8 @@ class Runtime:
 
     def _told(self, error: SwiftLoaderError, epoch: int, step: int) -> SwiftLoaderError:
         error.replay = self.flight.command(epoch, step)
+        if self.flight.trouble is not None:
+            error.add_note(self.flight.trouble)
         self._witness.failed(error)
         return error
 

@@ -163,6 +163,16 @@ def test_the_same_settings_and_seed_are_written_to_the_same_file(tmp_path: Path)
     assert failed_run(tmp_path, 13, seed=2) != command
 
 
+def test_a_file_that_cannot_be_written_is_told_beside_the_error(tmp_path: Path):
+    (tmp_path / "file").touch()
+    settings = {"worker_per_consumer": 0, "shuffle": False, "replay_file": tmp_path / "file" / "x.replay"}
+    with pytest.raises(DataError) as told, started(Fails, {"at": 3}, **settings) as loader:
+        list(loader)
+    assert told.value.replay == "loader.replay(epoch=0, step=0)"
+    (note,) = told.value.__notes__
+    assert re.fullmatch(r"replay_file: .*/file/x\.replay could not be written: .*File exists.*", note)
+
+
 def test_nothing_is_written_that_nobody_has_named(tmp_path: Path):
     settings = {
         "shuffle": False,
