@@ -14,6 +14,7 @@ from operator import attrgetter
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from swift_loader.batch.layout import Column
+from swift_loader.batch.rowcode import NUMBERS
 from swift_loader.batch.tensors import dtype_of
 from swift_loader.batch.tree import OF_A_TYPE, Leaf, Node
 
@@ -25,7 +26,6 @@ if TYPE_CHECKING:
 #: Samples that are larger than this together are copied as they come: what would be saved is little, and a whole batch
 #: of them would have to be held.
 _MOST_NBYTES = 16 * 1024
-_NUMBERS = {"int64": int, "float64": float, "bool": bool}
 
 
 def gather_for(spec: BatchSpec, views: Sequence[Any]) -> Gather | None:
@@ -124,7 +124,7 @@ class _Source:
             f"    if {values}[0].shape != {shape} or set(map(dtype_of, {values})) != {kind}: return False",
             f"    stack({values}, out=rows{at}[:count])",
         ]
-        number = _NUMBERS.get(column.dtype)
+        number = NUMBERS.get(column.dtype)
         if number is not None and not column.shape and not column.viewed_as:
             self._lines += [f"elif kinds == {self._named({number})}: view{at}[:count] = {values}"]
         self._lines.append("else: return False")

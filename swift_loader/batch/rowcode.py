@@ -33,6 +33,9 @@ _OTHER = "OTHER"
 #: What there is of each column for the place in memory: its array, its address, and the slow ways.
 _GIVEN = ("view", "at", "write", "fits")
 
+#: The numbers of Python's own that columns of these dtypes hold.
+NUMBERS: dict[str, type] = {"int64": int, "float64": float, "bool": bool}
+
 #: Later than any clock, in nanoseconds or seconds.
 NEVER = 1 << 62
 
@@ -314,7 +317,7 @@ class _Source:
         array = f"type({value}) is ndarray and {value}.dtype == dtype{position} and {value}.shape == shape{position}"
         if column.shape:
             return array
-        number = {"int64": "int", "float64": "float", "bool": "bool"}.get(column.dtype)
+        number = NUMBERS[column.dtype].__name__ if column.dtype in NUMBERS else None
         if number is None:
             return f"(type({value}) is scalar{position} or {array})"
         # An int may be too large for the column: its own writer says so.

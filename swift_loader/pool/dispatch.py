@@ -107,7 +107,7 @@ class Dispatch:
         """The orders that ``line`` should be sent now; marks it hungry if it could take more."""
         orders: list[Order] = []
         depth = self._depth(line)
-        most, most_ahead = self._most_on_their_way(depth, len(self._lines)), self._most_ahead(depth)
+        most, most_ahead = self._most_on_their_way(depth), self._most_ahead(depth)
         while len(line.outstanding) < depth and len(orders) < _BURST:
             ticket = self._ticket_for(line, most, most_ahead)
             slot = None if ticket is None else self._slot_for(line)
@@ -209,7 +209,7 @@ class Dispatch:
             return []
         hungry.sort(key=lambda line: len(line.outstanding))
         first = hungry[0]
-        most = self._most_on_their_way(self._depth(first), len(self._lines))
+        most = self._most_on_their_way(self._depth(first))
         missing = most - self.ready_count - self.ordered_count
         if missing < most // 2 and (is_well_stocked or first.outstanding):
             return []
@@ -293,8 +293,9 @@ class Dispatch:
         most = self.ready_most + len(self._lines)
         return count >= (most if self._is_unhurried else max(most, 2 * len(self._lines)))
 
-    def _most_on_their_way(self, depth: int, workers: int) -> int:
+    def _most_on_their_way(self, depth: int) -> int:
         """Channels are kept filled: ten batches of 50 us are gone before an idle worker has woken up."""
+        workers = len(self._lines)
         if self.is_short:
             return self.ready_most + workers
         return max(self.ready_most + workers * max(1, depth - 1), workers * depth)

@@ -42,13 +42,13 @@ def error_of(failed: Failed, consumer: int) -> SwiftLoaderError:
         sample = "" if report.index is None else f" of sample {report.index}"
         error = DataError(f"{report.stage}{sample} raised {report.type_name}: {report.text} ({where})")
     _, error.epoch, error.step = failed.ticket
+    error.__cause__ = cause
     return _with_place(error, report, consumer, failed.worker)
 
 
 def _with_place(error: SwiftLoaderError, report: FailureReport, consumer: int, worker: int) -> SwiftLoaderError:
     error.consumer, error.worker = consumer, worker
     error.index, error.stage = report.index, report.stage
-    error.__cause__ = report.exception()
     return error
 
 
@@ -65,6 +65,7 @@ def start_error(name: str, report: FailureReport, consumer: int, worker: int) ->
         return cause
     hint = _OF_GETATTR if report.type_name == "RecursionError" else ""
     error = WorkerStartFailed(f"{name} could not {report.stage}: {report.type_name}: {report.text}{hint}")
+    error.__cause__ = cause
     return _with_place(error, report, consumer, worker)
 
 
