@@ -34,7 +34,7 @@ from swift_loader.device.stage import Laps
 from swift_loader.pool.tickets import Full, Ticket
 from swift_loader.settings.loader import LoaderConfig
 from swift_loader.telemetry import Moments
-from swift_loader.wire.messages import Parcel
+from swift_loader.wire.messages import Cost, Parcel
 from swift_loader.wire.page import Cell
 from swift_loader.wire.recipe import Recipe
 from swift_loader.worker.fetch import Wanted
@@ -108,7 +108,7 @@ def making(dataset: Quick, batch_size: int, *, measures: bool) -> Callable[[], N
         state["step"] = (state["step"] + 1) % steps
         made = maker.make(1, 0, state["step"], berth)
         if clocks is not None:
-            clocks.since(made.fetch_ns + made.collate_ns + made.encode_ns + waited)
+            clocks.since(made.cost.made_ns + waited)
 
     return make
 
@@ -119,7 +119,7 @@ def noting(path: str | None) -> Callable[[], None]:
     witness = Witness(Recipe(None, {}, None, config, 1, 0))
     witness.open()
     line: Any = SimpleNamespace(number=0)
-    parcel = Parcel(1, 0, 0, 32, 4_000_000, 1_000_000, 0, 2_000_000, 100_000, 200_000, 7, 0, 5_000_000, 1000)
+    parcel = Parcel(1, 0, 0, 32, 100_000, Cost(4_000_000, 1_000_000, 0, 0, 200_000, 7, 2_000_000, 5_000_000, 1000))
 
     def note() -> None:
         handed = perf_counter_ns()

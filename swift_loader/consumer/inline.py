@@ -131,11 +131,9 @@ class InlinePool:
             self.raised = error if self.keeps_raised else None
             return Failed(ticket, FailureReport.of(error, "make the batch"), _WORKER)
         skipped = [(index, report.describe()) for index, report in made.skipped]
-        parcel = Parcel(
-            ticket.seq, ticket.seq, 0, made.rows, made.fetch_ns, made.collate_ns, made.encode_ns, 0, made.nbytes,
-            made.slowest_ns, made.slowest_index, cpu_ns=process_time_ns() - begun if looks else 0, spec=made.spec,
-            attachment=Attachment(None, made.stream, made.spans, skipped=skipped),
-        )  # fmt: skip
+        attachment = Attachment(None, made.stream, made.spans, skipped=skipped)
+        cost = made.cost._replace(cpu_ns=process_time_ns() - begun) if looks else made.cost
+        parcel = Parcel(ticket.seq, ticket.seq, 0, made.rows, made.nbytes, cost, attachment, made.spec)
         self._memories = {ticket.seq: berth.room(0)}
         self.tell_notes()
         return Full(ticket, parcel, _WORKER, perf_counter_ns() if looks else 0)

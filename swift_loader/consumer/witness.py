@@ -106,14 +106,16 @@ class Witness:
     def note(self, delivery: Full, moments: Moments, busy_ns: int) -> None:
         """Notes one batch, in the order in which they are handed out."""
         ticket, parcel, laps = delivery.ticket, delivery.parcel, delivery.laps
+        cost = parcel.cost
         # Without a free slot there was no order: of that wait, the worker knows only that it had none.
-        slotless_ns = min(delivery.slot_wait_ns, parcel.order_wait_ns)
+        slotless_ns = min(delivery.slot_wait_ns, cost.order_wait_ns)
+        if slotless_ns:
+            waits = {"slot_wait_ns": cost.slot_wait_ns + slotless_ns, "order_wait_ns": cost.order_wait_ns - slotless_ns}
+            cost = cost._replace(**waits)
         record = BatchRecord(
-            ticket.epoch, ticket.step, delivery.worker, parcel.rows, parcel.nbytes, parcel.fetch_ns,
-            parcel.collate_ns, parcel.encode_ns, parcel.order_wait_ns - slotless_ns,
+            ticket.epoch, ticket.step, delivery.worker, parcel.rows, parcel.nbytes, *cost,
             moments.taken_ns - moments.came_ns, moments.handed_ns - moments.taken_ns,
-            moments.taken_ns - moments.asked_ns, busy_ns, parcel.slowest_ns, parcel.slowest_index,
-            parcel.slot_ns + slotless_ns, laps.decode_ns, laps.transfer_ns, parcel.cpu_ns, parcel.delay_ns,
+            moments.taken_ns - moments.asked_ns, busy_ns, laps.decode_ns, laps.transfer_ns,
         )  # fmt: skip
         if self._recorder is not None:
             self._is_noted = True

@@ -125,7 +125,7 @@ class Dispatch:
         """A parcel has come; gives back what may be delivered now."""
         order = self._answered(parcel.seq, line)
         line.has_told = True
-        line.took(parcel.fetch_ns + parcel.collate_ns + parcel.encode_ns)
+        line.took(parcel.cost.made_ns)
         self._batch_ns = max(self._batch_ns, line.batch_ns)
         is_unhurried = line.batch_ns > _UNHURRIED_NS
         if line.is_slow != self._is_slow or is_unhurried != self._is_unhurried:

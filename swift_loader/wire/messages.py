@@ -44,6 +44,38 @@ class Order(NamedTuple):
     """The slot's descriptor comes along with this datagram."""
 
 
+class Cost(NamedTuple):
+    """What a batch cost its worker. Times are in nanoseconds."""
+
+    fetch_ns: int = 0
+    """The worker read its samples."""
+    collate_ns: int = 0
+    """The worker put them together."""
+    encode_ns: int = 0
+    """The worker wrote into the slot what the default collate did not already write there."""
+    slot_wait_ns: int = 0
+    """The worker waited for memory: it made a slot, which is neither fetching nor collating."""
+    slowest_ns: int = 0
+    """The batch's slowest sample took this long to fetch."""
+    slowest_index: int = -1
+    """And this is which it was; -1 where samples were not timed one by one."""
+    order_wait_ns: int = 0
+    """The worker had nothing to do: it waited for this order."""
+    cpu_ns: int = 0
+    """The worker used a core, since the parcel before that told of it."""
+    delay_ns: int = 0
+    """And for so long it could have run, and got no core."""
+
+    @property
+    def made_ns(self) -> int:
+        """The worker was at the batch."""
+        return self.fetch_ns + self.collate_ns + self.encode_ns
+
+
+FREE = Cost()
+"""Nobody has looked."""
+
+
 @dataclass(slots=True)
 class Parcel:
     """The slot is full."""
@@ -53,19 +85,8 @@ class Parcel:
     spec_id: int
     """Names the layout among those that this worker has sent."""
     rows: int
-    fetch_ns: int
-    collate_ns: int
-    encode_ns: int
-    order_wait_ns: int
     nbytes: int
-    slowest_ns: int
-    slowest_index: int
-    slot_ns: int = 0
-    """Making a slot, which is neither fetching nor collating."""
-    cpu_ns: int = 0
-    """Cores were used, since the parcel before that told of it."""
-    delay_ns: int = 0
-    """And for so long the worker could have run, and got no core."""
+    cost: Cost = FREE
     attachment: Attachment | None = None
     spec: BatchSpec | None = None
     """The layout that ``spec_id`` named when the parcel came. Not sent."""
@@ -149,10 +170,7 @@ def read_orders(datagram: bytes) -> list[Order]:
 def write_parcel(parcel: Parcel) -> bytes:
     """One datagram for one parcel."""
     p = parcel
-    head = _PARCEL.pack(
-        PARCEL, p.seq, p.slot, p.spec_id, p.rows, p.fetch_ns, p.collate_ns, p.encode_ns,
-        p.order_wait_ns, p.nbytes, p.slowest_ns, p.slowest_index, p.slot_ns, p.cpu_ns, p.delay_ns,
-    )  # fmt: skip
+    head = _PARCEL.pack(PARCEL, p.seq, p.slot, p.spec_id, p.rows, p.nbytes, *p.cost)
     if p.attachment is None:
         return head
     # A layout names the samples' classes, which may be those of __main__: encode knows how such travel.
@@ -162,8 +180,7 @@ def write_parcel(parcel: Parcel) -> bytes:
 
 def read_parcel(datagram: bytes) -> Parcel:
     """The parcel of one datagram."""
-    fields = _PARCEL.unpack_from(datagram)
-    parcel = Parcel(*fields[1:])
+    parcel = _parcel_of(_PARCEL.unpack_from(datagram))
     if len(datagram) > _PARCEL.size:
         parcel.attachment = pickle.loads(memoryview(datagram)[_PARCEL.size :])  # noqa: S301 - from our own worker
     return parcel
@@ -176,7 +193,12 @@ def join_parcels(parcels: Sequence[bytes]) -> bytes:
 
 def read_parcels(datagram: bytes) -> list[Parcel]:
     """The parcels of one datagram."""
-    return [Parcel(*fields[1:]) for fields in _PARCEL.iter_unpack(memoryview(datagram)[1:])]
+    return [_parcel_of(fields) for fields in _PARCEL.iter_unpack(memoryview(datagram)[1:])]
+
+
+def _parcel_of(fields: Sequence[int]) -> Parcel:
+    _, seq, slot, spec_id, rows, nbytes, *cost = fields
+    return Parcel(seq, slot, spec_id, rows, nbytes, Cost._make(cost))
 
 
 def write_void(seq: int) -> bytes:

@@ -28,6 +28,7 @@ from swift_loader.batch.spare import Spare
 from swift_loader.batch.tree import Mismatch
 from swift_loader.errors import DataError, FailureReport, LayoutError, NoRoom
 from swift_loader.plan.plan import Plan
+from swift_loader.wire.messages import FREE, Cost
 from swift_loader.wire.page import COLLATES, ENCODES, FETCHES, Cell
 from swift_loader.wire.recipe import Recipe
 from swift_loader.worker.berth import Berth
@@ -54,13 +55,8 @@ class Made:
     nbytes: int
     stream: bytes | None
     spans: list[tuple[int, int]]
-    fetch_ns: int
-    collate_ns: int
-    encode_ns: int
-    slowest_ns: int
-    slowest_index: int
     skipped: list[tuple[int, FailureReport]]
-    slot_ns: int = 0
+    cost: Cost = FREE
 
 
 class BatchMaker:
@@ -149,7 +145,7 @@ class BatchMaker:
 
     def _in_place(self, indices: list[int], berth: Berth, begun: int) -> Made:
         spec, rows, objects = self._default_collated(indices, berth)
-        made = Made(spec, rows, spec.nbytes, None, [], 0, 0, 0, 0, -1, [])
+        made = Made(spec, rows, spec.nbytes, None, [], [])
         gathered = perf_counter_ns()
         if not objects:
             return self._timed(made, berth, gathered - begun, 0)
@@ -160,11 +156,11 @@ class BatchMaker:
         fetcher, slot_ns = self._fetcher, berth.slot_ns
         collate_ns = max(0, gather_ns - fetcher.fetch_ns)  # threads fetch more time than passes
         if slot_ns:  # made while the first sample, or the first object, was stored
-            made.slot_ns = slot_ns
             encode_ns = max(0, encode_ns - max(0, slot_ns - collate_ns))
             collate_ns = max(0, collate_ns - slot_ns)
-        made.fetch_ns, made.collate_ns, made.encode_ns = fetcher.fetch_ns, collate_ns, encode_ns
-        made.slowest_ns, made.slowest_index, made.skipped = fetcher.slowest_ns, fetcher.slowest_index, fetcher.skipped
+        slowest = fetcher.slowest_ns, fetcher.slowest_index
+        made.cost = Cost(fetcher.fetch_ns, collate_ns, encode_ns, slot_ns, *slowest)
+        made.skipped = fetcher.skipped
         return made
 
     def _default_collated(self, indices: list[int], berth: Berth) -> tuple[BatchSpec, int, list[list[Any]]]:
@@ -308,7 +304,7 @@ class BatchMaker:
     def _encoded(self, batch: Any, berth: Berth) -> Made:
         encoder = self._config.batch_encoder
         if encoder is None:
-            made = Made(OBJECT, 0, 0, None, [], 0, 0, 0, 0, -1, [])
+            made = Made(OBJECT, 0, 0, None, [], [])
             self._lay(made, [[batch]], berth)
             return made
         try:
@@ -316,7 +312,7 @@ class BatchMaker:
         except Exception as error:
             raise MakeFailed(FailureReport.of(error, "batch_encoder")) from error
         berth.room(data.nbytes).memory[: data.nbytes] = data
-        return Made(ENCODED, 0, data.nbytes, None, [(0, data.nbytes)], 0, 0, 0, 0, -1, [])
+        return Made(ENCODED, 0, data.nbytes, None, [(0, data.nbytes)], [])
 
     def _lay(self, made: Made, objects: list[list[Any]], berth: Berth, kept: Sequence[int] = ()) -> None:
         """Puts the objects behind the columns. ``kept``: the samples that the rows hold."""

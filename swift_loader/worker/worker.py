@@ -242,18 +242,17 @@ class Worker:
 
     def _send(self, order: Order, made: Made, order_wait_ns: int, berth: _SlotBerth) -> None:
         spec_id, is_new = self._spec_id(made.spec)
-        parcel = Parcel(
-            order.seq, order.slot, spec_id, made.rows, made.fetch_ns, made.collate_ns, made.encode_ns,
-            order_wait_ns, made.nbytes, made.slowest_ns, made.slowest_index, made.slot_ns,
-        )  # fmt: skip
+        cost = made.cost
         if self._clocks is not None:
-            parcel.cpu_ns, parcel.delay_ns = self._clocks.since(made.fetch_ns + made.collate_ns + made.encode_ns)
+            cpu_ns, delay_ns = self._clocks.since(cost.made_ns)
+            cost = cost._replace(order_wait_ns=order_wait_ns, cpu_ns=cpu_ns, delay_ns=delay_ns)
+        parcel = Parcel(order.seq, order.slot, spec_id, made.rows, made.nbytes, cost)
         if is_new or made.stream is not None or made.spans or berth.made is not None or made.skipped:
             skipped = [(index, report.describe()[:_REASON_LENGTH]) for index, report in made.skipped]
             new_spec = made.spec if is_new else None
             parcel.attachment = Attachment(new_spec, made.stream, made.spans, berth.made is not None, skipped)
         datagram = messages.write_parcel(parcel)
-        is_quick = parcel.attachment is None and self._may_wait and parcel.collate_ns < _QUICK_NS
+        is_quick = parcel.attachment is None and self._may_wait and cost.collate_ns < _QUICK_NS
         if is_quick and (self._orders or self._channel.has_message()):
             self._outbox.send_soon(datagram, perf_counter_ns())
             self._maker.call_at(self._outbox.due_ns, self._outbox.flush)

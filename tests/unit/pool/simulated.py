@@ -12,7 +12,7 @@ from swift_loader.pool.ledger import LANDING, Holder, Ledger
 from swift_loader.pool.line import Line
 from swift_loader.pool.tickets import Failed, Full, Ticket
 from swift_loader.settings.loader import LoaderConfig
-from swift_loader.wire.messages import Parcel
+from swift_loader.wire.messages import Cost, Parcel
 from swift_loader.wire.recipe import Recipe
 
 FAST_NS, SLOW_NS = 100_000, 50_000_000
@@ -121,7 +121,7 @@ class World:
         if how == "parcel":
             if self.slots.get(order.slot) is not mapped:
                 self._replace(order.slot, mapped, line)
-            parcel = Parcel(order.seq, order.slot, 0, 1, ns, 0, 0, 0, 10, 0, -1)
+            parcel = Parcel(order.seq, order.slot, 0, 1, 10, Cost(ns))
             self.ready += self.dispatch.filled(line, parcel, self.slot_nbytes, 0)
         else:
             report = REPORT if how == "failure" else None

@@ -11,8 +11,9 @@ from hypothesis import strategies as st
 from swift_loader.batch.collate import spec_of
 from swift_loader.batch.layout import ENCODED, OBJECT
 from swift_loader.errors import FailureReport
+from swift_loader.telemetry import BatchRecord
 from swift_loader.wire import messages
-from swift_loader.wire.messages import Attachment, Failure, Hello, Order, Parcel
+from swift_loader.wire.messages import Attachment, Cost, Failure, Hello, Order, Parcel
 from tests.unit.batch.samples import Pair, examples
 
 u32, u64 = st.integers(0, (1 << 32) - 1), st.integers(0, (1 << 64) - 1)
@@ -24,10 +25,8 @@ streams = st.one_of(st.none(), st.binary(max_size=9))
 attachments = st.one_of(st.none(), st.builds(Attachment, specs, streams, spans, st.booleans(), skipped))
 slowest = st.integers(-1, (1 << 63) - 1)
 parcels = st.builds(
-    lambda seq, small, large, index, costs, attached: Parcel(seq, *small, *large, index, *costs, attached),
-    u64, st.tuples(u32, u32, u32), st.tuples(u64, u64, u64, u64, u64, u64), slowest, st.tuples(u64, u64, u64),
-    attachments,
-)  # fmt: skip
+    Parcel, u64, u32, u32, u32, u64, st.builds(Cost, u64, u64, u64, u64, u64, slowest, u64, u64, u64), attachments
+)
 
 
 @examples
@@ -44,6 +43,10 @@ def test_a_parcel_comes_as_it_was_sent(parcel):
     datagram = messages.write_parcel(parcel)
     assert datagram[0] == messages.PARCEL
     assert messages.read_parcel(datagram) == parcel
+
+
+def test_a_record_holds_a_cost_as_it_is():
+    assert "-".join(Cost._fields) in "-".join(BatchRecord._fields)
 
 
 @given(u64)
@@ -63,13 +66,13 @@ def test_a_rare_message_comes_as_it_was_sent(value):
 
 
 def test_the_datagram_of_a_usual_batch_is_small():
-    assert len(messages.write_parcel(Parcel(1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11))) < 128
+    assert len(messages.write_parcel(Parcel(1, 2, 3, 4, 5, Cost(6, 7, 8, 9, 10, 11)))) < 128
 
 
 def test_a_layout_may_name_classes_that_only_dill_can_send():
     local = collections.namedtuple("Local", ["x"])  # noqa: PYI024 - made where no module names it
     spec = spec_of(local(1), 2)
-    parcel = Parcel(1, 0, 0, 2, 0, 0, 0, 0, 0, 0, -1, attachment=Attachment(spec))
+    parcel = Parcel(1, 0, 0, 2, 0, attachment=Attachment(spec))
     again = messages.read_parcel(messages.write_parcel(parcel))
     assert again.attachment is not None
     assert again.attachment.spec is not None
@@ -86,7 +89,7 @@ Pair = collections.namedtuple("Pair", "left right")
 spec = spec_of(Pair(1, 2.5), 4)
 main = sys.modules["__main__"]
 sys.modules["__main__"] = types.ModuleType("__main__")  # a worker has another one
-datagram = write_parcel(Parcel(1, 0, 0, 4, 0, 0, 0, 0, 0, 0, -1, attachment=Attachment(spec)))
+datagram = write_parcel(Parcel(1, 0, 0, 4, 0, attachment=Attachment(spec)))
 sys.modules["__main__"] = main
 assert read_parcel(datagram).attachment.spec == spec
 print("arrived")

@@ -44,9 +44,9 @@ def test_the_slowest_sample_is_named_and_its_time_is_fetching(batch_size: int, s
     for step in range(3):
         made = one.made(step)
     one.maker.close()
-    assert made.slowest_index == slow
-    assert made.slowest_ns > 0.019 * NS
-    assert made.fetch_ns > 0.018 * NS
+    assert made.cost.slowest_index == slow
+    assert made.cost.slowest_ns > 0.019 * NS
+    assert made.cost.fetch_ns > 0.018 * NS
 
 
 @pytest.mark.parametrize("settings", [{}, {"collate_fn": np.stack}, {"retries": 1}])
@@ -55,9 +55,9 @@ def test_a_slow_sample_among_those_that_were_not_timed_is_known_to_be_there(sett
     for step in range(3):
         one.maker._fetcher._is_slow = False  # as a busy machine may make it seem
         made = one.made(step)
-    assert made.slowest_index == -1
-    assert made.slowest_ns > 0.15 * NS
-    assert made.fetch_ns > 0.15 * NS
+    assert made.cost.slowest_index == -1
+    assert made.cost.slowest_ns > 0.15 * NS
+    assert made.cost.fetch_ns > 0.15 * NS
 
 
 def test_of_large_batches_each_row_is_timed_sooner_or_later():
@@ -81,7 +81,7 @@ def test_where_samples_are_slow_each_is_timed():
     one = making(Slow(600, slow=2 * 200 + 5), 200)
     for step in range(3):
         made = one.made(step)
-    assert made.slowest_index == 2 * 200 + 5
+    assert made.cost.slowest_index == 2 * 200 + 5
 
 
 @pytest.mark.parametrize("batch_size", [8, 200])
@@ -90,7 +90,8 @@ def test_where_nobody_wants_to_know_samples_are_not_timed(batch_size: int, setti
     one = making(Tardy(3 * batch_size, slow=5), batch_size, benchmark=False, **settings)
     for step in range(3):
         made = one.made(step)
-        assert (made.fetch_ns, made.slowest_ns, made.slowest_index) == (0, 0, -1)
+        cost = made.cost
+        assert (cost.fetch_ns, cost.slowest_ns, cost.slowest_index) == (0, 0, -1)
     one.maker.close()
 
 
@@ -120,8 +121,8 @@ def test_making_a_slot_is_neither_fetching_nor_collating():
 
     one.berth.room = slow_room
     made = one.made(0)
-    assert made.slot_ns >= 10_000_000
-    assert made.collate_ns < 0.009 * NS + max(0, made.slot_ns - 10_000_000)
+    assert made.cost.slot_wait_ns >= 10_000_000
+    assert made.cost.collate_ns < 0.009 * NS + max(0, made.cost.slot_wait_ns - 10_000_000)
 
 
 def test_a_worker_tells_how_long_it_had_a_core():
