@@ -5,18 +5,18 @@ For scripts that are written for these two. They say in other words what `SwiftL
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from threading import Event
 from time import monotonic
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
-from swift_loader.errors import ConfigError, SwiftLoaderError
+from swift_loader.errors import ConfigError
 from swift_loader.host.warn import warn_user
 from swift_loader.loader import SwiftLoader
+from swift_loader.settings import checks
+from swift_loader.settings.arguments import Settings
 from swift_loader.settings.keywords import explained
-from swift_loader.settings.loader import Settings, whole_number
+from swift_loader.settings.loader import checked_kwargs
 from swift_loader.worker.info import OneGpuEach
 
 if TYPE_CHECKING:
@@ -66,8 +66,6 @@ class DataLoader:
     """
 
     _words: ClassVar = {
-        " (a DataLoader's max_minibatch_length)": "",
-        ", by default a quarter of memory_budget": "",
         "worker_per_consumer": "nb_worker",
         "dataset_kwargs": "dataset_params",
         "max_batch_nbytes": "max_minibatch_length",
@@ -96,31 +94,34 @@ class DataLoader:
         collate_fn: Callable[[list[Any]], Any] | None = None,
     ) -> None:
         self._loader: SwiftLoader | None = None
-        _refuse_wrong(max_queue_size, prefetch_time, pin_memory, use_threading)
+        workers = checks.whole(self._words["worker_per_consumer"], nb_worker, least=0)
+        queue_size = checks.whole("max_queue_size", max_queue_size, least=1)
+        wait_s = 0.0 if prefetch_time is None else checks.number("prefetch_time", prefetch_time, least=0, of="seconds")
+        if max_minibatch_length is not None:
+            checks.whole("max_minibatch_length", max_minibatch_length, least=1, of="bytes")
+        pins = checks.flag("pin_memory", pin_memory) and device is None and _can_pin()
         settings: Settings = {
             "even": "none",
             "nearby_shuffle": nearby_shuffle,
             "nearby_mix": 1,
-            "multithread": use_threading,
+            "multithread": checks.flag("use_threading", use_threading),
             "collate_fn": collate_fn,
             "cache_setting": cache_setting,
             "rotation_setting": rotation_setting,
             "max_batch_nbytes": max_minibatch_length,
-            "message_queue_size": max_queue_size,
-            "max_buffer_size": max_queue_size,
+            "data_queue_size": queue_size * max(1, workers),
+            "message_queue_size": queue_size,
+            "max_buffer_size": queue_size,
         }
         if gpu_indices is not None:
-            settings["worker_init"] = _gpus(gpu_indices, nb_worker)
-        if (workers := whole_number(nb_worker)) is not None:  # else it is refused below
-            settings["data_queue_size"] = max_queue_size * max(1, workers)
-        with _in_words_of(self):
-            loader = SwiftLoader(dataset_class, dataset_params, batch_size, 1, nb_worker, shuffle, **settings)
-            self._loader = loader
-            pins = pin_memory and device is None and _can_pin()
-            loader.start(0, device, _pinned if pins else None)
+            settings["worker_init"] = _gpus(gpu_indices, workers)
+        kwargs = checked_kwargs(dataset_params, "dataset_params")
+        loader = SwiftLoader(dataset_class, kwargs, batch_size, 1, workers, shuffle, **settings)
+        self._loader = loader
+        loader.start(0, device, _pinned if pins else None)
         try:
-            if prefetch_time and nb_worker:
-                _wait_for(loader, min(len(loader), max_queue_size * max(1, workers or 0)), prefetch_time)
+            if wait_s and workers:
+                _wait_for(loader, min(len(loader), queue_size * workers), wait_s)
         except BaseException:  # such as Ctrl-C: nobody has the loader yet
             self.close()
             raise
@@ -239,9 +240,9 @@ class AsyncDataLoader(DataLoader):
         )
 
 
-def _gpus(gpu_indices: Any, worker_count: Any) -> OneGpuEach:
+def _gpus(gpu_indices: Any, worker_count: int) -> OneGpuEach:
     given = gpu_indices if isinstance(gpu_indices, list | tuple | range) else [None]
-    indices = [number for index in given if (number := whole_number(index)) is not None and number >= 0]
+    indices = [number for index in given if (number := checks.whole_number(index)) is not None and number >= 0]
     if len(indices) != len(given):
         raise ConfigError(f"gpu_indices must be a list of whole numbers from 0 on, not {gpu_indices!r}")
     if not indices or len(indices) != worker_count:
@@ -249,29 +250,6 @@ def _gpus(gpu_indices: Any, worker_count: Any) -> OneGpuEach:
             f"gpu_indices must name a GPU for each of the {worker_count} workers, and names {len(indices)}: {indices}"
         )
     return OneGpuEach(indices)
-
-
-@contextmanager
-def _in_words_of(loader: DataLoader) -> Iterator[None]:
-    try:
-        yield
-    except SwiftLoaderError as error:
-        text = str(error.args[0]) if error.args else ""
-        for ours, theirs in loader._words.items():
-            text = text.replace(ours, theirs)
-        # What only SwiftLoader has is named as its own.
-        error.args = (re.sub(r"SwiftLoader(?!\.)", type(loader).__name__, text),)
-        raise
-
-
-def _refuse_wrong(queue_size: Any, prefetch_time: Any, pin_memory: Any, use_threading: Any) -> None:
-    if (whole_number(queue_size) or 0) < 1:
-        raise ConfigError(f"max_queue_size must be a whole number from 1 on, not {queue_size!r}")
-    if prefetch_time is not None and (type(prefetch_time) not in (int, float) or not 0 <= prefetch_time < float("inf")):
-        raise ConfigError(f"prefetch_time must be a number of seconds from 0 on, not {prefetch_time!r}")
-    for name, value in (("pin_memory", pin_memory), ("use_threading", use_threading)):
-        if type(value) is not bool:
-            raise ConfigError(f"{name} must be True or False, not {value!r}")
 
 
 def _wait_for(loader: SwiftLoader, batch_count: int, seconds: float) -> None:

@@ -34,8 +34,9 @@ from swift_loader.engines.choose import begin_early
 from swift_loader.errors import ConfigError, LoaderClosed
 from swift_loader.plan.position import State
 from swift_loader.pool.reuse import origin_for
+from swift_loader.settings.arguments import Settings
 from swift_loader.settings.keywords import explained
-from swift_loader.settings.loader import LoaderConfig, Settings, check_dataset_class, checked_kwargs
+from swift_loader.settings.loader import LoaderConfig, check_dataset_class, checked_kwargs
 from swift_loader.wire.recipe import Recipe
 
 if TYPE_CHECKING:
@@ -62,7 +63,7 @@ class SwiftLoader(TorchLike):
         nb_consumer: How many GPUs, or ranks, train.
         worker_per_consumer: Child processes for each of them; 0 makes batches in the training process itself.
         shuffle: Whether each epoch comes in an order of its own.
-        **settings: See `swift_loader.settings.loader.Settings` and docs/arguments.md.
+        **settings: See `swift_loader.settings.arguments.Settings` or docs/arguments.md.
 
     Raises:
         ConfigError: if a setting is wrong.

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, get_args
 from swift_loader.cli import bar, naming
 from swift_loader.cli.bench_side import EPOCHS, SIDES, Measured, Spec
 from swift_loader.errors import ConfigError
-from swift_loader.settings.loader import StartMethod
+from swift_loader.settings.arguments import StartMethod
 
 if TYPE_CHECKING:
     from swift_loader.cli.bench_report import Report

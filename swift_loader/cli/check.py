@@ -8,7 +8,7 @@ from typing import get_args
 
 from swift_loader.cli import naming
 from swift_loader.errors import ConfigError
-from swift_loader.settings.loader import StartMethod
+from swift_loader.settings.arguments import StartMethod
 from swift_loader.testing import check_dataset
 
 

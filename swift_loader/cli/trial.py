@@ -12,7 +12,7 @@ import numpy as np
 
 from swift_loader.errors import SwiftLoaderError
 from swift_loader.loader import SwiftLoader
-from swift_loader.settings.loader import StartMethod
+from swift_loader.settings.arguments import StartMethod
 
 _BATCH, _BATCHES, _EPOCHS = 64, 100, 3
 #: A worker of so small a dataset that is not done by then never will be.

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, get_args
 from swift_loader.cli import bar, naming
 from swift_loader.errors import ConfigError, SwiftLoaderError
 from swift_loader.loader import SwiftLoader
-from swift_loader.settings.loader import StartMethod
+from swift_loader.settings.arguments import StartMethod
 
 if TYPE_CHECKING:
     from swift_loader.cli.chart import Panel

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 from swift_loader.consumer import ranks
 from swift_loader.errors import ConfigError
-from swift_loader.settings.loader import LoaderConfig, whole_number
+from swift_loader.settings.checks import whole_number
+from swift_loader.settings.loader import LoaderConfig
 
 if TYPE_CHECKING:
     import torch

@@ -16,6 +16,7 @@ from swift_loader.errors import ConfigError
 from swift_loader.plan.plan import Plan
 from swift_loader.plan.position import Position
 from swift_loader.pool.tickets import Failed
+from swift_loader.settings.checks import whole
 from swift_loader.wire.recipe import Recipe
 
 
@@ -47,8 +48,11 @@ class Replay:
         Raises:
             ConfigError: if there is no such batch.
         """
-        consumer, steps = self._recipe.consumer, self.plan.step_count(_whole("epoch", epoch), self._recipe.consumer)
-        if _whole("step", step) >= steps:
+        consumer, steps = (
+            self._recipe.consumer,
+            self.plan.step_count(whole("epoch", epoch, least=0), self._recipe.consumer),
+        )
+        if whole("step", step, least=0) >= steps:
             raise ConfigError(f"step must be from 0 to {steps - 1} in epoch {epoch} of consumer {consumer}, not {step}")
         return self.plan.indices(epoch, consumer, step, 1)[0]
 
@@ -72,9 +76,3 @@ class Replay:
         assert parcel.attachment is not None
         stream, spans = parcel.attachment.stream, parcel.attachment.spans
         return self._stage.land(Cargo(parcel.spec, parcel.rows, hold.memory, hold.views, stream, spans, hold.array))
-
-
-def _whole(name: str, value: Any) -> int:
-    if type(value) is not int or value < 0:
-        raise ConfigError(f"{name} must be a whole number from 0 on, not {value!r}")
-    return value

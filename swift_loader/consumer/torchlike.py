@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from swift_loader.host.warn import warn_user
 from swift_loader.plan.position import State
-from swift_loader.settings.loader import whole_number
+from swift_loader.settings.checks import whole_number
 
 if TYPE_CHECKING:
     from swift_loader.consumer.runtime import Runtime

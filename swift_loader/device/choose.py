@@ -16,7 +16,7 @@ from swift_loader.device.host import HostStage
 from swift_loader.device.pagelock import PageLocks
 from swift_loader.device.plain import PlainStage, Work
 from swift_loader.errors import ConfigError
-from swift_loader.settings.loader import whole_number
+from swift_loader.settings.checks import whole_number
 
 if TYPE_CHECKING:
     from swift_loader.device.stage import Stage

@@ -22,7 +22,7 @@ from swift_loader.errors import ConfigError, LoaderClosed
 from swift_loader.host.limits import refusals_told
 from swift_loader.host.procfs import is_stopped, status_told
 from swift_loader.pool.process import Process
-from swift_loader.settings.loader import StartMethod
+from swift_loader.settings.arguments import StartMethod
 from swift_loader.travel.payload import Packed, Unsendable, pack
 from swift_loader.travel.preload import modules_to_preload
 from swift_loader.wire import messages

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from swift_loader.plan.permute import U64
     from swift_loader.plan.plan import Fingerprint
-    from swift_loader.settings.loader import Even
+    from swift_loader.settings.arguments import Even
 
 
 class BucketedPlan:

@@ -16,7 +16,7 @@ from swift_loader.plan.share import Split
 
 if TYPE_CHECKING:
     from swift_loader.plan.permute import U64
-    from swift_loader.settings.loader import Even
+    from swift_loader.settings.arguments import Even
 
 Fingerprint = dict[str, str | int | bool]
 

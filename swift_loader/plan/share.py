@@ -20,7 +20,7 @@ from swift_loader.errors import ConfigError
 from swift_loader.plan.permute import U64
 
 if TYPE_CHECKING:
-    from swift_loader.settings.loader import Even
+    from swift_loader.settings.arguments import Even
 
 Order = Callable[[U64], U64]
 

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import difflib
 import math
-import operator
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from importlib.util import find_spec
-from numbers import Real
 from pathlib import Path
-from typing import Any, Literal, get_args
+from typing import Any, Literal
 
 from swift_loader.errors import ConfigError
+from swift_loader.settings import checks
 
 Refresh = Literal["all", "spread"]
 Medium = Literal["disk", "memory"]
@@ -51,17 +49,18 @@ class CacheSetting:
     version: str = ""
 
     def __post_init__(self) -> None:
-        _one_of("refresh", self.refresh, Refresh)
-        _one_of("medium", self.medium, Medium)
-        if self.prefix is not None and not _is_path(self.prefix):
-            raise _wrong("prefix", "a path", self.prefix)
-        if self.medium == "disk" and self.prefix is None:
+        checks.choice("cache_setting's refresh", self.refresh, Refresh)
+        checks.choice("cache_setting's medium", self.medium, Medium)
+        if self.prefix is not None:
+            object.__setattr__(self, "prefix", checks.path("cache_setting's prefix", self.prefix))
+        elif self.medium == "disk":
             raise ConfigError("cache_setting needs a prefix: the path that the names of the cache's files begin with")
         if not isinstance(self.version, str):
-            raise _wrong("version", "a text", self.version)
-        object.__setattr__(self, "prefix", None if self.prefix is None else str(self.prefix))
+            raise checks.wrong("cache_setting's version", "a text", self.version)
         object.__setattr__(self, "update_frequency", _frequency(self.update_frequency))
-        object.__setattr__(self, "nbytes", _nbytes(self.nbytes))
+        if self.nbytes is not None:
+            nbytes = checks.whole("cache_setting's nbytes", self.nbytes, least=_LEAST_NBYTES, of="bytes")
+            object.__setattr__(self, "nbytes", nbytes)
         if self.medium == "memory" and self.nbytes is None:
             raise ConfigError("cache_setting with medium='memory' needs nbytes: how much memory samples may take")
 
@@ -71,7 +70,7 @@ class CacheSetting:
         if given is None:
             return None
         if isinstance(given, Mapping):
-            _refuse_unknown(given)
+            checks.refuse_keys("cache_setting", given, [field.name for field in fields(cls)])
             given = cls(**given)
         if not isinstance(given, cls):
             raise ConfigError(f"cache_setting must be a dict or a CacheSetting, not a {type(given).__name__}")
@@ -82,50 +81,10 @@ class CacheSetting:
         return given
 
 
-def _refuse_unknown(given: Mapping[Any, Any]) -> None:
-    known = [field.name for field in fields(CacheSetting)]
-    for key in given:
-        if key not in known:
-            near = difflib.get_close_matches(str(key), known, n=1)
-            hint = f"; did you mean {near[0]!r}?" if near else f": its keys are {', '.join(known)}"
-            raise ConfigError(f"cache_setting has no key {key!r}{hint}")
-
-
-def _one_of(name: str, value: object, kind: Any) -> None:
-    allowed = get_args(kind)
-    if not isinstance(value, str) or value not in allowed:
-        near = difflib.get_close_matches(str(value), allowed, n=1)
-        hint = f"; did you mean {near[0]!r}?" if near else ""
-        raise ConfigError(f"cache_setting's {name} must be {' or '.join(map(repr, allowed))}, not {value!r}{hint}")
-
-
 def _frequency(value: Any) -> float:
-    is_number = isinstance(value, Real) and not isinstance(value, bool)
-    if is_number and value == math.inf:
+    if value == math.inf and checks.is_number(value):
         return math.inf
-    if not is_number or not value >= 2 or value != int(value):
-        raise _wrong("update_frequency", "a whole number of epochs from 2 on, or math.inf for never", value)
+    if not checks.is_number(value) or not value >= 2 or value != int(value):
+        wanted = "a whole number of epochs from 2 on, or math.inf for never"
+        raise checks.wrong("cache_setting's update_frequency", wanted, value)
     return int(value)
-
-
-def _nbytes(value: Any) -> int | None:
-    if value is None:
-        return None
-    try:
-        if isinstance(value, bool):
-            raise TypeError
-        number = operator.index(value)
-    except TypeError:
-        raise _wrong("nbytes", "a whole number of bytes", value) from None
-    if number < _LEAST_NBYTES:
-        raise _wrong("nbytes", f"at least {_LEAST_NBYTES:,} bytes", value)
-    return number
-
-
-def _is_path(value: object) -> bool:
-    return isinstance(value, str | Path) and bool(str(value))
-
-
-def _wrong(name: str, wanted: str, value: object) -> ConfigError:
-    text = repr(value)
-    return ConfigError(f"cache_setting's {name} must be {wanted}, not {text if len(text) <= 60 else text[:57] + '...'}")

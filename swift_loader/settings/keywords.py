@@ -6,13 +6,13 @@ docs/coming_from_torch.md, and a test compares them. Knows nothing of what the a
 
 from __future__ import annotations
 
-import difflib
 import functools
 import inspect
 from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import NamedTuple, ParamSpec, TypeVar
 
 from swift_loader.errors import ConfigError
+from swift_loader.settings.checks import meant
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -168,8 +168,7 @@ def _hint(name: str, known: Collection[str], words: Mapping[str, str]) -> str:
 def _nearest(name: str, known: Collection[str]) -> str:
     if name in _OPTIONAL:
         return ": only SwiftLoader has it"
-    near = difflib.get_close_matches(name, known, n=1)
-    if near:
-        return f"; did you mean {near[0]!r}?"
+    if near := meant(name, known):
+        return near
     lines = [f"  {about}: {names}" for about, names in _ABOUT.items()]
     return "\n".join([", nor one with a name like it. Beside those that must be given, SwiftLoader has:", *lines])

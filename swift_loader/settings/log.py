@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Literal, Self, get_args
 
 from swift_loader.errors import ConfigError
+from swift_loader.settings import checks
 
 LogLevel = Literal["TRACE", "DEBUG", "INFO", "SUCCESS", "WARNING", "ERROR", "CRITICAL"]
 
@@ -38,16 +39,14 @@ class LogSetting:
         if isinstance(logger, str | Path):
             return cls(path=str(logger), stdout=False, level="DEBUG")
         if not isinstance(logger, dict):
-            raise ConfigError(f"logger must be a file prefix or a dict, not {logger!r} ({type(logger).__name__})")
-        for key in logger:
-            if key not in ("path", "stdout", "level"):
-                raise ConfigError(f"logger has no key {key!r}: its keys are path, stdout and level")
-        path, stdout = logger.get("path"), logger.get("stdout", False)
-        if path is not None and not isinstance(path, str | Path):
-            raise ConfigError(f"logger['path'] must be a file prefix, not {path!r} ({type(path).__name__})")
-        if not isinstance(stdout, bool):
-            raise ConfigError(f"logger['stdout'] must be True or False, not {stdout!r} ({type(stdout).__name__})")
-        return cls(path=None if path is None else str(path), stdout=stdout, level=_level(logger.get("level")))
+            raise checks.wrong("logger", "a file prefix or a dict", logger)
+        checks.refuse_keys("logger", logger, ("path", "stdout", "level"))
+        path = logger.get("path")
+        return cls(
+            path=None if path is None else checks.path("logger['path']", path),
+            stdout=checks.flag("logger['stdout']", logger.get("stdout", False)),
+            level=_level(logger.get("level")),
+        )
 
 
 def _level(given: object) -> LogLevel:

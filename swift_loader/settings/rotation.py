@@ -5,14 +5,13 @@ Checked here; knows nothing of how it is done.
 
 from __future__ import annotations
 
-import difflib
-import operator
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import Any, Literal, get_args
+from typing import Literal
 
 from swift_loader.errors import ConfigError
+from swift_loader.settings import checks
 
 RotationMedium = Literal["memory", "disk"]
 
@@ -49,22 +48,20 @@ class RotationSetting:
     size: int | None = None
 
     def __post_init__(self) -> None:
-        if self.medium not in get_args(RotationMedium):
-            raise _wrong("medium", "'memory' or 'disk'", self.medium)
-        object.__setattr__(self, "rotation", _whole("rotation", self.rotation, least=2))
-        if self.rotation > _MOST_USES:
-            raise _wrong("rotation", f"at most {_MOST_USES:,}", self.rotation)
-        prefix: Any = self.prefix
-        if prefix is not None and (not isinstance(prefix, str | Path) or not str(prefix)):
-            raise _wrong("prefix", "a path", prefix)
-        object.__setattr__(self, "prefix", None if prefix is None else str(prefix))
+        checks.choice("rotation_setting's medium", self.medium, RotationMedium)
+        uses = checks.whole("rotation_setting's rotation", self.rotation, least=2)
+        if uses > _MOST_USES:
+            raise checks.wrong("rotation_setting's rotation", f"at most {_MOST_USES:,}", uses)
+        object.__setattr__(self, "rotation", uses)
+        if self.prefix is not None:
+            object.__setattr__(self, "prefix", checks.path("rotation_setting's prefix", self.prefix))
         if self.medium == "disk" and self.prefix is None:
             raise ConfigError("rotation_setting with medium='disk' needs a prefix: where the files are, and their name")
         if self.medium == "disk" and self.size is None:
             raise ConfigError(
                 "rotation_setting with medium='disk' needs a size: how many samples are kept at the same time"
             )
-        size = DEFAULT_SIZE if self.size is None else _whole("size", self.size, least=1)
+        size = DEFAULT_SIZE if self.size is None else checks.whole("rotation_setting's size", self.size, least=1)
         object.__setattr__(self, "size", size)
 
     @classmethod
@@ -74,12 +71,7 @@ class RotationSetting:
             return given
         if not isinstance(given, Mapping):
             raise ConfigError(f"rotation_setting must be a dict or a RotationSetting, not a {type(given).__name__}")
-        known = [field.name for field in fields(cls)]
-        for key in given:
-            if key not in known:
-                near = difflib.get_close_matches(str(key), known, n=1)
-                hint = f"; did you mean {near[0]!r}?" if near else f": its keys are {', '.join(known)}"
-                raise ConfigError(f"rotation_setting has no key {key!r}{hint}")
+        checks.refuse_keys("rotation_setting", given, [field.name for field in fields(cls)])
         if missing := [name for name in ("medium", "rotation") if name not in given]:
             raise ConfigError(
                 f"rotation_setting lacks {' and '.join(missing)}: give {{'medium': 'memory', 'rotation': 3}}"
@@ -94,23 +86,3 @@ class RotationSetting:
     def block(self, consumer_count: int, *, elastic: bool) -> int:
         """How many samples are in rotation at a time: of one consumer, or of all where steps are cut from one order."""
         return self.room(1 if elastic else consumer_count)
-
-
-def _whole(name: str, value: Any, *, least: int) -> int:
-    wanted = f"a whole number from {least} on"
-    try:
-        if isinstance(value, bool):
-            raise TypeError
-        number = operator.index(value)
-    except TypeError:
-        raise _wrong(name, wanted, value) from None
-    if number < least:
-        raise _wrong(name, wanted, value)
-    return number
-
-
-def _wrong(name: str, wanted: str, value: object) -> ConfigError:
-    text = repr(value)
-    return ConfigError(
-        f"rotation_setting's {name} must be {wanted}, not {text if len(text) <= 60 else text[:57] + '...'}"
-    )

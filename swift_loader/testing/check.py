@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import difflib
 import sys
 from collections.abc import Callable, Collection, Iterator
 from time import monotonic
 from typing import Any, Unpack
 
 from swift_loader.errors import ConfigError
-from swift_loader.settings.loader import Settings
+from swift_loader.settings.arguments import Settings
+from swift_loader.settings.checks import meant
 from swift_loader.testing import building, determinism, faults, hashing, memory, sending, speed, threads
 from swift_loader.testing import samples as samples_
 from swift_loader.testing.lab import Lab
@@ -94,9 +94,7 @@ def _wanted(only: str | Collection[str]) -> list[str]:
     names = [only] if isinstance(only, str) else list(only)
     for name in names:
         if name not in CHECKS:
-            near = difflib.get_close_matches(str(name), CHECKS, n=1)
-            hint = f"; did you mean {near[0]!r}?" if near else ""
-            raise ConfigError(f"there is no check {name!r}{hint} There are: {', '.join(CHECKS)}")
+            raise ConfigError(f"there is no check {name!r}{meant(name, CHECKS)} There are: {', '.join(CHECKS)}")
     return [name for name in CHECKS if name in names or not names]
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import math
 import os
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Protocol, TypedDict
@@ -11,7 +10,8 @@ from typing import TYPE_CHECKING, Any, Protocol, TypedDict
 from swift_loader.errors import ConfigError
 from swift_loader.host import load
 from swift_loader.host.memory import free_nbytes
-from swift_loader.settings.loader import LoaderConfig, whole_number
+from swift_loader.settings import checks
+from swift_loader.settings.loader import LoaderConfig
 from swift_loader.tuning.looks import Choice
 from swift_loader.tuning.physics import Machine
 from swift_loader.tuning.policy import Task
@@ -61,8 +61,8 @@ def tuned(
         KeyboardInterrupt: with a note of what was found so far.
     """
     _refuse_unknown(wishes)
-    seconds = _checked("seconds", wishes.get("seconds", 100.0), least=1.0)
-    consumer_s = _checked("consumer_ms", consumer_ms, least=0.0) / 1e3
+    seconds = checks.number("seconds", wishes.get("seconds", 100.0), least=1)
+    consumer_s = checks.number("consumer_ms", consumer_ms, least=0) / 1e3
     # Where a launcher says how many ranks are on this host, it knows better than the number of all consumers.
     consumers = int(os.environ.get("LOCAL_WORLD_SIZE") or config.consumer_count)
 
@@ -93,21 +93,10 @@ def _refuse_unknown(wishes: Wishes) -> None:
         raise ConfigError(f"tune() has no argument {unknown[0]!r}; it takes consumer_ms, {known}")
 
 
-def _checked(name: str, value: object, *, least: float) -> float:
-    is_number = isinstance(value, int | float) and not isinstance(value, bool)
-    number = float(value) if is_number else math.nan  # type: ignore[arg-type] # just looked at
-    if not math.isfinite(number) or number < least:
-        raise ConfigError(f"{name} must be a number from {least:g} on, not {value!r}")
-    return number
-
-
 def _most_workers(asked: object, cores: float) -> int:
     if asked is None:
         return int(min(_MOST, max(_LEAST_MOST, 4 * cores)))
-    number = whole_number(asked)
-    if number is None or number < 1:
-        raise ConfigError(f"max_workers must be a whole number from 1 on, not {asked!r}")
-    return number
+    return checks.whole("max_workers", asked, least=1)
 
 
 def config_for(config: LoaderConfig, choice: Choice) -> LoaderConfig:

@@ -134,15 +134,12 @@ def _spread(numbers: list[int], count: int) -> int:
 
 
 def test_max_minibatch_length_is_the_most_bytes_of_a_batch():
-    told = r"is more than max_minibatch_length allows, 65,536: make batch_size smaller, or raise it \("
-    with pytest.raises(NoRoom, match=told) as caught:
+    told = r"more than max_batch_nbytes allows, 65,536 \(a DataLoader's max_minibatch_length\): make batch_size smaller"
+    with pytest.raises(NoRoom, match=told):
         DataLoader(Pictures, {"count": 8}, 4, 1, max_minibatch_length=64 * 1024)
-    assert "max_batch_nbytes" not in str(caught.value)
     with (
         DataLoader(Pictures, {"count": 8}, 4, 0, max_minibatch_length=64 * 1024) as loader,
-        pytest.raises(
-            NoRoom, match=r"more than max_batch_nbytes allows, 65,536 \(a DataLoader's max_minibatch_length\)"
-        ),
+        pytest.raises(NoRoom, match=told),
     ):
         next(iter(loader))
     with DataLoader(Pictures, {"count": 8}, 4, 0, max_minibatch_length=5 * 64 * 1024) as loader:
@@ -263,10 +260,10 @@ def test_a_loader_that_was_forgotten_says_so_and_ends_its_workers():
 @pytest.mark.parametrize(
     ("wrong", "message"),
     [
-        ({"nb_worker": -1}, "nb_worker must be at least 0"),
-        ({"batch_size": 0}, "batch_size must be at least 1"),
+        ({"nb_worker": -1}, "nb_worker must be a whole number from 0 on"),
+        ({"batch_size": 0}, "batch_size must be a whole number from 1 on"),
         ({"dataset_params": 3}, "dataset_params must be a dict"),
-        ({"max_minibatch_length": 0}, "max_minibatch_length must be at least 1"),
+        ({"max_minibatch_length": 0}, "max_minibatch_length must be a whole number of bytes from 1 on"),
         ({"max_queue_size": 0}, "max_queue_size must be"),
         ({"max_queue_size": 2.5}, "max_queue_size must be"),
         ({"prefetch_time": -1}, "prefetch_time must be"),
@@ -274,7 +271,7 @@ def test_a_loader_that_was_forgotten_says_so_and_ends_its_workers():
         ({"pin_memory": 1}, "pin_memory must be True or False"),
         ({"use_threading": "yes"}, "use_threading must be True or False"),
         ({"shuffle": None}, "shuffle must be True or False"),
-        ({"nearby_shuffle": -1}, "nearby_shuffle must be at least 0"),
+        ({"nearby_shuffle": -1}, "nearby_shuffle must be a whole number from 0 on"),
         ({"rotation_setting": {"medium": "memory"}}, "rotation_setting lacks rotation"),
         ({"cache_setting": 3}, "cache_setting must be"),
     ],
@@ -286,7 +283,7 @@ def test_wrong_arguments_are_told_by_the_names_that_they_have_here(wrong: dict, 
 
 
 def test_the_other_one_calls_them_servers():
-    with pytest.raises(ConfigError, match="nb_servers must be at least 0"):
+    with pytest.raises(ConfigError, match="nb_servers must be a whole number from 0 on"):
         AsyncDataLoader(Numbers, {}, 4, -1)
     with AsyncDataLoader(Numbers, {"count": 9}, 4, nb_servers=2, shuffle=True) as loader:
         assert sorted(flat(loader)) == list(range(9))

@@ -11,7 +11,8 @@ import pytest
 
 import swift_loader
 from swift_loader import ConfigError, SwiftLoader, SwiftLoaderError, WorkerError
-from swift_loader.settings.loader import LoaderConfig, Settings
+from swift_loader.settings.arguments import Settings
+from swift_loader.settings.loader import LoaderConfig
 from tests.api.argument_table import DESIGNED, REQUIRED
 
 PUBLIC = {

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import ast
+import itertools
 import re
 from pathlib import Path
 
 import pytest
 
+from swift_loader.settings import arguments
 from tests.api.argument_table import DESIGNED, REQUIRED
 
 PAGE = Path(__file__).resolve().parents[2] / "swift_loader" / "docs" / "arguments.md"
@@ -38,6 +40,38 @@ def rows(text: str) -> list[tuple[str, str]]:
         for names, default in table
         for name in re.findall(r"`(\w+)`", names)
     ]
+
+
+def meanings(text: str) -> dict[str, str]:
+    """What the column of meanings says of each argument, without links."""
+    tables = [table.partition("\n\n")[0] for table in text.split("| argument |")[1:]]
+    found = [re.findall(r"^\| (`.+?`) \| .*? ?\| (.*) \|$", table, re.MULTILINE) for table in tables]
+    return {
+        name: re.sub(r"\[([^]]+)\]\([^)]*\)", r"\1", meaning)
+        for table in found
+        for names, meaning in table
+        for name in re.findall(r"`(\w+)`", names)
+    }
+
+
+def docstrings(code: str) -> dict[str, str]:
+    """The text that stands below each annotated name of a class, on one line, without its full stop."""
+    (body,) = (node.body for node in ast.parse(code).body if isinstance(node, ast.ClassDef))
+    return {
+        name.target.id: " ".join(text.value.value.split())[:-1]
+        for name, text in itertools.pairwise(body)
+        if isinstance(name, ast.AnnAssign)
+        and isinstance(name.target, ast.Name)
+        and isinstance(text, ast.Expr)
+        and isinstance(text.value, ast.Constant)
+    }
+
+
+def test_what_an_editor_shows_of_an_argument_is_what_the_page_says():
+    page, shown = meanings(PAGE.read_text()), docstrings(Path(arguments.__file__).read_text())
+    assert set(shown) == set(DESIGNED)
+    of_the_page = {name: page[name][0].upper() + page[name][1:] for name in shown}
+    assert shown == of_the_page
 
 
 def test_every_argument_has_one_row():

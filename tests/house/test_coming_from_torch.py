@@ -10,8 +10,8 @@ import pytest
 from torch.utils.data import DataLoader
 
 from swift_loader import SwiftLoader
+from swift_loader.settings.arguments import Settings
 from swift_loader.settings.keywords import OF_TORCH
-from swift_loader.settings.loader import Settings
 from tests.watching import run_script
 
 PAGE = Path(__file__).resolve().parents[2] / "swift_loader" / "docs" / "coming_from_torch.md"

@@ -185,7 +185,7 @@ def test_a_dataset_that_cannot_be_built_is_told_once():
         ((wrong.Right,), {"only": "sped"}, "did you mean 'speed'"),
         ((wrong.Right,), {"samples": 0}, "above 0"),
         ((wrong.Right,), {"seconds": -1}, "above 0"),
-        ((wrong.Right,), {"ragged": "maybe"}, "ragged must be one of"),
+        ((wrong.Right,), {"ragged": "maybe"}, "ragged must be 'error' or 'list'"),
         ((wrong.Right,), {"batchsize": 3}, "did you mean 'batch_size'"),
         ((wrong.Right(), {"count": 3}), {}, "dataset_kwargs go to a class"),
         ((iter([]),), {}, "cannot be asked for a sample by index"),

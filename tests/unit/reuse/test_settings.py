@@ -33,7 +33,7 @@ WRONG = [
     ({"prefix": "a", "medium": "ram"}, "medium must be 'disk' or 'memory', not 'ram'"),
     ({"prefix": "a", "medium": ["disk"]}, "medium must be"),
     ({"medium": "memory"}, "needs nbytes"),
-    ({"medium": "memory", "nbytes": 10}, "nbytes must be at least 65,536 bytes, not 10"),
+    ({"medium": "memory", "nbytes": 10}, "nbytes must be a whole number of bytes from 65,536 on, not 10"),
     ({"prefix": "a", "nbytes": 1e9}, "nbytes must be a whole number of bytes"),
     ({"prefix": "a", "version": 3}, "version must be a text, not 3"),
 ]
