@@ -38,10 +38,10 @@ _WORKER = 0
 
 
 class HeapMemory:
-    """Room for one batch in this process's own memory; goes when the last array on it goes."""
+    """Room for one batch in this process's own memory; goes when the last array on it goes. See `Holding`."""
 
     room = None
-    """See `Lease`: there is nothing that outlives the batch."""
+    """There is nothing that outlives the batch."""
 
     def __init__(self, nbytes: int) -> None:
         self.memory = np.empty(nbytes, np.uint8)
@@ -49,7 +49,7 @@ class HeapMemory:
         self.views: dict[Any, Any] = {}
 
     def landed(self) -> None:
-        """See `Lease`; here nobody waits for the memory."""
+        """Nobody waits for the memory."""
 
     def array(self, shape: tuple[int, ...], dtype: str, offset: int) -> Any:
         """An array on it."""
@@ -70,7 +70,6 @@ class InlinePool:
         self._info = WorkerInfo(
             recipe.consumer, 0, recipe.seed, per_sample=per_sample, shares=recipe.config.worker_threads > 1
         )
-        self._memories: dict[int, HeapMemory] = {}
         self._seq = 0
         self._at = Position()
         self._epoch: int | None = None
@@ -134,15 +133,10 @@ class InlinePool:
         attachment = Attachment(None, made.stream, made.spans, skipped=skipped)
         cost = made.cost._replace(cpu_ns=process_time_ns() - begun) if looks else made.cost
         parcel = Parcel(ticket.seq, ticket.seq, 0, made.rows, made.nbytes, cost, attachment, made.spec)
-        self._memories = {ticket.seq: berth.room(0)}
-        self.tell_notes()
-        return Full(ticket, parcel, _WORKER, perf_counter_ns() if looks else 0)
-
-    def hold(self, parcel: Parcel) -> HeapMemory:
-        """The memory of the batch that was taken last."""
-        memory = self._memories.pop(parcel.slot)
+        memory = berth.room(0)
         memory.views = {}  # the maker kept its own there, under the keys that the stage will use for its own
-        return memory
+        self.tell_notes()
+        return Full(ticket, parcel, _WORKER, perf_counter_ns() if looks else 0, hold=memory)
 
     def restart(self, at: Position) -> int:
         """What is taken next is what follows from there; gives back the number of its ticket."""

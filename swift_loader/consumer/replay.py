@@ -9,9 +9,9 @@ from __future__ import annotations
 
 from typing import Any, Self
 
+from swift_loader.consumer.dock import landed
 from swift_loader.consumer.flight import for_one_process
 from swift_loader.consumer.inline import InlinePool
-from swift_loader.device.stage import Cargo
 from swift_loader.errors import ConfigError
 from swift_loader.plan.plan import Plan
 from swift_loader.plan.position import Position
@@ -71,8 +71,4 @@ class Replay:
             error, raised = self._pool.error_of(delivery), self._pool.raised
             self._pool.raised = None
             raise error from raised
-        parcel, hold = delivery.parcel, self._pool.hold(delivery.parcel)
-        assert parcel.spec is not None
-        assert parcel.attachment is not None
-        stream, spans = parcel.attachment.stream, parcel.attachment.spans
-        return self._stage.land(Cargo(parcel.spec, parcel.rows, hold.memory, hold.views, stream, spans, hold.array))
+        return landed(delivery, self._stage, looks=False)

@@ -2,8 +2,8 @@
 
     A-F   tickets, orders, workers, parcels                   pool/
     G     parcels are merged in step order                    pool/merge.py
-    H     the parcel lands: views of its slot become tensors  `Runtime._land` -> device/; for a device that has
-                                                              streams, on a thread of its own: device/landing.py
+    H     the parcel lands: views of its slot become tensors  consumer/dock.py -> device/; for a device that
+                                                              has streams, on a thread of its own: device/landing.py
     I     the batch is handed out, the wait is noted          `Runtime.next_batch`
     J     the batch is dropped, its slot goes home            pool/lease.py
 
@@ -19,13 +19,14 @@ from typing import TYPE_CHECKING, Any
 from weakref import WeakSet
 
 from swift_loader.consumer import ranks
+from swift_loader.consumer.dock import Dock, landed
 from swift_loader.consumer.flight import FlightRecorder
-from swift_loader.consumer.inline import HeapMemory, InlinePool
+from swift_loader.consumer.inline import InlinePool
 from swift_loader.consumer.leftout import LeftOut
 from swift_loader.consumer.surprises import surprises
 from swift_loader.consumer.witness import Witness, standing
 from swift_loader.device.landing import Landing
-from swift_loader.device.stage import Cargo, Laps, Stage, StageAhead
+from swift_loader.device.stage import Stage, StageAhead
 from swift_loader.engines.choose import engine_for
 from swift_loader.errors import (
     ConfigError,
@@ -42,17 +43,14 @@ from swift_loader.plan.plan import EpochPlan, Plan
 from swift_loader.plan.position import Position, Setting, State
 from swift_loader.pool.failures import place_of
 from swift_loader.pool.reuse import with_memory
-from swift_loader.pool.tickets import Delivery, Failed, Full
+from swift_loader.pool.tickets import Delivery, Failed
 from swift_loader.telemetry import Measured, Moments, rank_table, report
 from swift_loader.telemetry.ranges import profiled
 from swift_loader.wire.recipe import Recipe
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     import torch
 
-    from swift_loader.pool.lease import Lease
     from swift_loader.pool.pool import Pool
     from swift_loader.settings.loader import LoaderConfig
 
@@ -116,7 +114,7 @@ class Runtime:
             pool.before_waiting = stage.settle
             pool.heard, pool.lost = self._witness.heard, self._witness.lost
             if isinstance(stage, StageAhead):
-                self._landing = Landing(stage, _Dock(pool, looks=self.looks), f"swift-landing-c{recipe.consumer}")
+                self._landing = Landing(stage, Dock(pool, looks=self.looks), f"swift-landing-c{recipe.consumer}")
         try:
             self._witness.open()
             self._witness.watch(self._pool.view)
@@ -207,7 +205,7 @@ class Runtime:
         came = perf_counter_ns() if looks else 0
         try:
             with profiled("transfer to device"):
-                batch = self._land(delivery) if landing is None else landing.hand_out(delivery)
+                batch = landed(delivery, self._stage, looks=looks) if landing is None else landing.hand_out(delivery)
         except DataError as error:  # objects that could not be unpickled
             unreadable = DataError(f"{error} ({place_of(delivery, self.consumer)})")
             raise self._told(unreadable, delivery.ticket.epoch, delivery.ticket.step) from error.__cause__
@@ -331,42 +329,6 @@ class Runtime:
 
     def __repr__(self) -> str:
         return f"consumer {self.consumer}, epoch {self.position.epoch}, step {self.position.step}"
-
-    def _land(self, delivery: Full) -> Any:
-        hold = self._pool.hold(delivery.parcel)
-        try:
-            return self._stage.land(_cargo_of(delivery, hold, looks=self.looks))
-        finally:
-            hold.landed()
-
-
-class _Dock:
-    """A pool, as it is seen by the thread that lands its deliveries."""
-
-    def __init__(self, pool: Pool, *, looks: bool) -> None:
-        self._looks = looks
-        self.take, self.leave, self._hold = pool.take, pool.abandon, pool.hold
-
-    def number(self, delivery: Delivery) -> int:
-        return delivery.ticket.seq
-
-    def unload(self, delivery: Delivery) -> tuple[Cargo, Callable[[], None]] | None:
-        if isinstance(delivery, Failed):
-            return None
-        hold = self._hold(delivery.parcel)
-        return _cargo_of(delivery, hold, looks=self._looks), hold.landed
-
-
-def _cargo_of(delivery: Full, hold: Lease | HeapMemory, *, looks: bool) -> Cargo:
-    parcel = delivery.parcel
-    attached = parcel.attachment
-    assert parcel.spec is not None
-    stream, spans = (None, []) if attached is None else (attached.stream, attached.spans)
-    room = hold.room
-    at: Any = hold if room is None else room
-    if looks:
-        delivery.laps = Laps()
-    return Cargo(parcel.spec, parcel.rows, at.memory, at.views, stream, spans, hold.array, room, delivery.laps)
 
 
 def settings_of(plan: Plan, config: LoaderConfig) -> dict[str, Setting]:

@@ -33,7 +33,7 @@ D = TypeVar("D")
 _JOIN_TIMEOUT_S = 5.0
 
 
-class Dock(Protocol[D]):
+class Deliveries(Protocol[D]):
     """Where deliveries come from, in the order in which they are to be handed out."""
 
     def take(self) -> D:
@@ -66,9 +66,9 @@ class _Item(Generic[D]):
 class Landing(Generic[D]):
     """Lands deliveries ahead."""
 
-    def __init__(self, stage: StageAhead, dock: Dock[D], name: str) -> None:
+    def __init__(self, stage: StageAhead, deliveries: Deliveries[D], name: str) -> None:
         self._stage = stage
-        self._dock = dock
+        self._deliveries = deliveries
         self._queue: SimpleQueue[_Item[D]] = SimpleQueue()
         self._calls: SimpleQueue[None] = SimpleQueue()
         """Told to the thread: something has changed. May be told from a finalizer or a signal handler."""
@@ -114,7 +114,7 @@ class Landing(Generic[D]):
             self._calls.put(None)
             if item.error is not None and item.delivery is None:
                 raise item.error
-            if item.delivery is not None and self._dock.number(item.delivery) >= self._first:
+            if item.delivery is not None and self._deliveries.number(item.delivery) >= self._first:
                 self._in_hand = item
                 return item.delivery
 
@@ -151,7 +151,7 @@ class Landing(Generic[D]):
     def abandon(self) -> None:
         """Has the thread end, without waiting for it; takes no lock."""
         self._closing = True
-        self._dock.leave()
+        self._deliveries.leave()
         self._calls.put(None)
         self._wake_consumer()
 
@@ -209,7 +209,7 @@ class Landing(Generic[D]):
 
     def _bring_one(self) -> None:
         try:
-            delivery = self._dock.take()
+            delivery = self._deliveries.take()
         except BaseException as error:  # noqa: BLE001 - raised on the consumer's thread
             if self._put_count == self._taken_count or self._closing:
                 self._is_waited_for, self._has_failed = False, True
@@ -219,7 +219,7 @@ class Landing(Generic[D]):
                 # has another cause comes again.
                 self._calls.get()
             return
-        unloaded = self._dock.unload(delivery)
+        unloaded = self._deliveries.unload(delivery)
         if unloaded is None:
             self._put(_Item(delivery))
             return
@@ -232,7 +232,7 @@ class Landing(Generic[D]):
 
     def _landed(self, delivery: D, cargo: Cargo, landed: Callable[[], None]) -> _Item[D]:
         try:
-            is_void = self._dock.number(delivery) < self._first
+            is_void = self._deliveries.number(delivery) < self._first
             return _Item(delivery, None if is_void else self._stage.begin(cargo))
         except BaseException as error:  # noqa: BLE001 - raised on the consumer's thread, at its step
             return _Item(delivery, error=error)

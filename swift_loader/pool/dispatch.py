@@ -185,14 +185,12 @@ class Dispatch:
         """The pool gives a ticket up."""
         return self._merged(ticket.seq, Failed(ticket, report, line.number), line)
 
-    def taken(self, delivery: Delivery) -> None:
+    def taken(self) -> None:
         """The consumer has taken a delivery."""
         self.ready_count -= 1
         self._taken += 1
         if self.is_short:
             self.homecoming.takes()
-        if isinstance(delivery, Full):
-            self._ledger.landing(delivery.parcel.slot)
 
     def to_feed(self) -> list[Line]:
         """Who should be given orders in place of what was taken: those that have the fewest.

@@ -98,7 +98,12 @@ class Exchange:
                     self._ledger.thrown_away(delivery.parcel.slot)
                 return None
             self._bring_home()
-            self._known.taken(delivery)
+            if isinstance(delivery, Full) and delivery.parcel.slot not in self._slots:
+                # Closed since it was ready: by another thread, or by a signal handler in this one.
+                return LoaderClosed("the loader was closed while a batch was handed out")
+            self._known.taken()
+            if isinstance(delivery, Full):
+                self._hold(delivery)
             for line in self._known.to_feed():
                 self._ring(line)
         return delivery
@@ -152,14 +157,6 @@ class Exchange:
                 self._known.largest_slot,
                 self._ledger.budget,
             )
-
-    def hold(self, parcel: Parcel) -> Lease:
-        """The hold that the batch made of ``parcel`` has on its slot."""
-        kind = Lease if self._ledger.busy_count < self._most_busy else Copies
-        slot = self._slots.get(parcel.slot)
-        if slot is None:  # closed since it was taken: by another thread, or by a signal handler in this one
-            raise LoaderClosed("the loader was closed while a batch was handed out")
-        return kind(slot, parcel.slot, self.returns)
 
     def restart(self, at: Position) -> int:
         """What is taken next is what follows from there; all that was made for others is void.
@@ -289,6 +286,13 @@ class Exchange:
             line.specs[parcel.spec_id] = self._interned(attached.spec)
         parcel.spec = line.specs[parcel.spec_id]
         return self._known.filled(line, parcel, self._slots[parcel.slot].nbytes, now_ns)
+
+    def _hold(self, delivery: Full) -> None:
+        """Gives the delivery its hold on its slot."""
+        number = delivery.parcel.slot
+        self._ledger.landing(number)
+        kind = Lease if self._ledger.busy_count < self._most_busy else Copies
+        delivery.hold = kind(self._slots[number], number, self.returns)
 
     def _waiting_deliveries(self) -> list[Delivery]:
         """Takes what is ready; errors that end all stay errors, wherever they are asked for next."""

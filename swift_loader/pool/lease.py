@@ -66,17 +66,34 @@ class LeasedArray(np.ndarray[Any, Any]):
 
 
 class Lease:
-    """Makes the arrays of one batch and counts them."""
+    """Makes the arrays of one batch and counts them. See `Holding`."""
 
-    __slots__ = ("count", "number", "returns", "room")
+    __slots__ = ("count", "has_landed", "number", "returns", "room")
 
     def __init__(self, slot: Slot, number: int, returns: Returns) -> None:
         self.room, self.number, self.returns = slot, number, returns
         self.count = 0
+        self.has_landed = False
+
+    @property
+    def memory(self) -> Array:
+        """See `Holding`."""
+        return self.room.memory
+
+    @property
+    def views(self) -> dict[Any, Any]:
+        """See `Holding`."""
+        return self.room.views
 
     def landed(self) -> None:
-        """All arrays of the batch were made: from now on only they hold the slot."""
+        """See `Holding`."""
+        # Whoever is interrupted between these two lines loses the slot. The other way round, it would come home twice.
+        self.has_landed = True
         self.returns.post(self.number, self.count - LANDING)
+
+    def __del__(self) -> None:
+        if not self.has_landed:  # whoever took the delivery was interrupted before it made a batch of it
+            self.landed()
 
     def array(self, shape: tuple[int, ...], dtype: str, offset: int) -> Array:
         """A view of the slot that holds it."""

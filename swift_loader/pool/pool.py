@@ -30,10 +30,9 @@ if TYPE_CHECKING:
     from swift_loader.plan.plan import Plan
     from swift_loader.plan.position import Position
     from swift_loader.pool.failures import Death
-    from swift_loader.pool.lease import Lease
     from swift_loader.pool.line import Line
     from swift_loader.pool.process import Engine, Process
-    from swift_loader.wire.messages import Hello, Leaving, Parcel
+    from swift_loader.wire.messages import Hello, Leaving
     from swift_loader.wire.recipe import Recipe
 
 #: Waits are cut into pieces of this length, between which the pool looks whether anything can still come.
@@ -186,10 +185,6 @@ class Pool:
     def tell_notes(self) -> None:
         """Warns of what the user should know."""
         self._notes.tell()
-
-    def hold(self, parcel: Parcel) -> Lease:
-        """The hold that the batch made of ``parcel`` has on its slot."""
-        return self._exchange.hold(parcel)
 
     def restart(self, at: Position) -> int:
         """What is taken next is what follows from there; all that was made for others is void.

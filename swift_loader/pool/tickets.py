@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeAlias
 
 from swift_loader.plan.position import Position
 
@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from swift_loader.errors import FailureReport
     from swift_loader.plan.plan import Plan
     from swift_loader.wire.messages import Parcel
+    from swift_loader.wire.slot import Slot
 
 
 class Ticket(NamedTuple):
@@ -20,6 +21,33 @@ class Ticket(NamedTuple):
     seq: int
     epoch: int
     step: int
+
+
+class Holding(Protocol):
+    """What a delivery brings: the memory that its batch lies in, held until all arrays on it are gone."""
+
+    @property
+    def room(self) -> Slot | None:
+        """The slot; None for memory that holds this batch and never another."""
+        ...
+
+    @property
+    def memory(self) -> Any:
+        """Its bytes."""
+        ...
+
+    @property
+    def views(self) -> dict[Any, Any]:
+        """Where a stage may keep arrays on it, for the next batch in it."""
+        ...
+
+    def array(self, shape: tuple[int, ...], dtype: str, offset: int) -> Any:
+        """A view that holds the memory."""
+        ...
+
+    def landed(self) -> None:
+        """All arrays of the batch were made: from now on only they hold the memory."""
+        ...
 
 
 @dataclass(slots=True)
@@ -32,6 +60,8 @@ class Full:
     came_ns: int
     slot_wait_ns: int = 0
     """The worker waited for this order, since there was no free slot."""
+    hold: Holding | None = None
+    """On its slot, from when it is taken until a batch is made of it."""
     laps: Any = None
     """What it took to land it, where that is measured."""
 

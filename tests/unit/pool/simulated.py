@@ -165,7 +165,9 @@ class World:
         if not self.ready:
             return None
         delivery = self.ready.popleft()
-        self.dispatch.taken(delivery)
+        self.dispatch.taken()
+        if isinstance(delivery, Full):
+            self.ledger.landing(delivery.parcel.slot)
         self._check(delivery.ticket)
         self.handed.append(delivery)
         if isinstance(delivery, Full):

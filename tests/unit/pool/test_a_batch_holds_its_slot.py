@@ -54,6 +54,11 @@ def test_without_arrays_the_slot_is_free_when_the_batch_has_landed(books):
     assert books.is_free
 
 
+def test_a_delivery_that_is_dropped_before_a_batch_was_made_of_it_gives_its_slot_back(books):
+    books.lease = None
+    assert books.is_free
+
+
 @pytest.mark.parametrize("drop_first", [True, False])
 def test_the_last_array_takes_the_slot_home(books, drop_first):
     arrays = [books.lease.array((4,), "float32", 64 * i) for i in range(3)]

@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 import torch
 
+from swift_loader.consumer.dock import landed
 from swift_loader.consumer.inline import InlinePool
 from swift_loader.device.host import HostStage
-from swift_loader.device.stage import Cargo
 from swift_loader.errors import DataError, LoaderClosed
 from swift_loader.plan.position import Position
 from swift_loader.pool.tickets import Failed
@@ -27,14 +27,7 @@ def _pool(dataset, batch_size=4, **settings):
 
 
 def _landed(pool):
-    delivery = pool.take()
-    parcel = delivery.parcel
-    hold = pool.hold(parcel)
-    stage = HostStage(None, None, None)
-    attached = parcel.attachment
-    return stage.land(
-        Cargo(parcel.spec, parcel.rows, hold.memory, hold.views, attached.stream, attached.spans, hold.array)
-    )
+    return landed(pool.take(), HostStage(None, None, None), looks=False)
 
 
 def _states():
