@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from swift_loader.cli.bench_side import EPOCHS, Measured, Spec
 from swift_loader.cli.page import Page, Table
+from swift_loader.telemetry.words import number
 
 if TYPE_CHECKING:
     from swift_loader.cli.chart import Panel
@@ -186,10 +187,7 @@ def page(report: Report) -> Page:
 
 
 def short(value: float | None) -> str:
-    """Three digits that matter."""
-    if value is None:
-        return "-"
-    return f"{value:,.0f}" if abs(value) >= 100 else f"{value:.3g}"
+    return "-" if value is None else number(value)
 
 
 def _compared(metric: Metric, one: float, other: float) -> str:

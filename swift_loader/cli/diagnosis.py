@@ -10,10 +10,11 @@ from typing import Literal, NamedTuple
 
 from swift_loader.cli.facts import Facts
 from swift_loader.pool.budget import files_needed
+from swift_loader.telemetry.words import nbytes
 
 Verdict = Literal["ok", "advice", "problem"]
 
-_GB, _MB, _KB = 1 << 30, 1 << 20, 1 << 10
+_GB, _MB = 1 << 30, 1 << 20
 #: Loaders of this many workers are typical on a node.
 _WORKERS = 16
 #: What a process needs to begin with: an interpreter with torch, and the slots of a modest batch.
@@ -59,7 +60,7 @@ def _memory_files(facts: Facts) -> Finding:
             "Workers hand batches over in them. Have the seccomp profile of the container allow memfd_create, or work "
             "without workers: worker_per_consumer=0.", "docker run --security-opt seccomp=unconfined ...",
         )  # fmt: skip
-    size = f"; no need of /dev/shm ({_size(facts.shared_memory)})" if facts.shared_memory else ""
+    size = f"; no need of /dev/shm ({nbytes(facts.shared_memory, 1024)})" if facts.shared_memory else ""
     if not facts.seals:
         return Finding(
             name, "advice", f"there, but they cannot be sealed{size}",
@@ -92,8 +93,8 @@ def _watching(facts: Facts) -> Finding:
 
 
 def _memory(facts: Facts) -> Finding:
-    where = "within the job's limit" if facts.memory_is_limited else f"of {_size(facts.memory_total)}"
-    text = f"{_size(facts.memory_free)} free {where}"
+    where = "within the job's limit" if facts.memory_is_limited else f"of {nbytes(facts.memory_total, 1024)}"
+    text = f"{nbytes(facts.memory_free, 1024)} free {where}"
     if facts.memory_free < _LITTLE_MEMORY:
         verdict: Verdict = "problem" if facts.memory_free < _SCARCE_MEMORY else "advice"
         return Finding(
@@ -102,7 +103,7 @@ def _memory(facts: Facts) -> Finding:
             "take fewer workers and a smaller batch_size.",
             "docker run --memory=16g ...\nsbatch --mem=16G ..." if facts.memory_is_limited else "",
         )  # fmt: skip
-    return Finding("memory", "ok", f"{text}; batches may take {_size(facts.memory_free // 2)}")
+    return Finding("memory", "ok", f"{text}; batches may take {nbytes(facts.memory_free // 2, 1024)}")
 
 
 def _files(facts: Facts) -> Finding:
@@ -178,8 +179,8 @@ def _threads(facts: Facts) -> Finding:
 def _page_locks(facts: Facts) -> Finding:
     soft, hard = facts.locked
     if soft < 0 or soft >= _USUAL_LOCKED:
-        return Finding("page locks", "ok", "no limit" if soft < 0 else f"up to {_size(soft)}")
-    text = f"up to {_size(soft)}"
+        return Finding("page locks", "ok", "no limit" if soft < 0 else f"up to {nbytes(soft, 1024)}")
+    text = f"up to {nbytes(soft, 1024)}"
     if not facts.driver and not facts.gpus:
         return Finding("page locks", "ok", f"{text}; of no matter without a GPU")
     return Finding(
@@ -245,7 +246,7 @@ def _temporary(facts: Facts) -> Finding:
             name, "advice", "no folder for them can be written to",
             "We write none, but torch and dill do, even when they are imported.", "export TMPDIR=/some/folder",
         )  # fmt: skip
-    text = f"{_size(facts.temp_free)} free in {facts.temp_folder}"
+    text = f"{nbytes(facts.temp_free, 1024)} free in {facts.temp_folder}"
     if facts.temp_free < _LITTLE_TEMP:
         return Finding(
             name, "advice", text, "We write none, but torch and others do.", "export TMPDIR=/a/larger/folder"
@@ -268,10 +269,3 @@ CHECKS: tuple[Callable[[Facts], Finding], ...] = (
     _versions, _memory_files, _watching, _memory, _files, _processes, _cores, _threads, _page_locks, _gpu, _numa,
     _tracing, _temporary, _orphans,
 )  # fmt: skip
-
-
-def _size(nbytes: int) -> str:
-    for unit, name in ((_GB, "GB"), (_MB, "MB")):
-        if nbytes >= unit:
-            return f"{nbytes / unit:,.1f} {name}" if nbytes < 10 * unit else f"{nbytes / unit:,.0f} {name}"
-    return f"{nbytes / _KB:,.0f} kB"

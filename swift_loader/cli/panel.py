@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from swift_loader.cli.boards import Found
+from swift_loader.telemetry import words
 from swift_loader.telemetry.board import Shown, WorkerShown
 
 _NS = 1e9
@@ -102,7 +103,7 @@ def _block(found: Found, now_ns: int, width: int, *, is_short: bool) -> Iterator
     shown, figures = found.shown, figures_of(found.shown, now_ns)
     name = plain(shown.dataset)
     of = f"step {shown.step}/{shown.step_count}" if shown.step_count else f"step {shown.step}"
-    ends = f"epoch {shown.epoch}  {of}  up {_duration(figures.up_s)}"
+    ends = f"epoch {shown.epoch}  {of}  up {words.duration(figures.up_s)}"
     head = f"consumer {shown.consumer} of {shown.consumer_count}  pid {found.pid}"
     room = width - len(head) - len(ends) - 4
     if room >= 6:
@@ -113,7 +114,7 @@ def _block(found: Found, now_ns: int, width: int, *, is_short: bool) -> Iterator
         yield f"  {_queues(shown)}"
         yield from [f"  {_crowd(shown.workers)}"] if is_short else _workers(shown.workers, width)
     if figures.silent_s > _SILENT_S and any(worker.ordered for worker in shown.workers):
-        yield f"  silent for {_duration(figures.silent_s)}: its Python is held by one call, or stopped"
+        yield f"  silent for {words.duration(figures.silent_s)}: its Python is held by one call, or stopped"
     most = 1 if is_short else _MOST_TOLD
     deaths = [worker for worker in shown.workers if worker.deaths]
     for worker in deaths[-2:]:
@@ -126,14 +127,15 @@ def _block(found: Found, now_ns: int, width: int, *, is_short: bool) -> Iterator
 def _rates(shown: Shown, figures: Figures, width: int) -> str:
     if not shown.is_measured:
         return "not measured (benchmark=False)"
-    does = f"{'waits' if shown.is_waiting else 'works'} for {_duration(figures.since_s)}"
+    does = f"{'waits' if shown.is_waiting else 'works'} for {words.duration(figures.since_s)}"
     if figures.batches_per_s is None or figures.samples_per_s is None:
-        return f"{shown.batches} batch{'' if shown.batches == 1 else 'es'} so far; the consumer {does}"
-    batches, samples = f"{_number(figures.batches_per_s)} batches/s", f"{_number(figures.samples_per_s)} samples/s"
-    nbytes, starved = f"{_nbytes(figures.nbytes_per_s or 0)}/s", f"starved {figures.starved or 0:.0%}"
+        return f"{words.counted(shown.batches, 'batch')} so far; the consumer {does}"
+    batches = f"{words.number(figures.batches_per_s)} batches/s"
+    samples = f"{words.number(figures.samples_per_s)} samples/s"
+    nbytes, starved = f"{words.nbytes(figures.nbytes_per_s or 0)}/s", f"starved {figures.starved or 0:.0%}"
     # What tells least is left out first where there is no room.
-    for words in ((batches, samples, nbytes, starved, does), (batches, samples, starved, does)):
-        if len(line := "  ".join(words)) <= width:
+    for parts in ((batches, samples, nbytes, starved, does), (batches, samples, starved, does)):
+        if len(line := "  ".join(parts)) <= width:
             return line
     return f"{batches}  {starved}  {does}"
 
@@ -143,16 +145,16 @@ def _queues(shown: Shown) -> str:
     full = round(_BAR * ready / max(1, shown.ready_most))
     bar = "#" * full + "." * (_BAR - full)
     slots = ", ".join(f"{shown.slots[name]} {word}" for name, word in _HOLDERS.items() if shown.slots.get(name))
-    size = _nbytes(shown.slots.get("slot_bytes", 0))
+    size = words.nbytes(shown.slots.get("slot_bytes", 0))
     return f"ready [{bar}] {ready}/{shown.ready_most}  slots: {slots or 'none yet'}, {size}"
 
 
 def _crowd(workers: Sequence[WorkerShown]) -> str:
     """All workers in one line: first who stands still, since that is what the others wait for."""
-    head = f"{len(workers)} worker{'' if len(workers) == 1 else 's'}"
+    head = words.counted(len(workers), "worker")
     slowest = max(workers, key=lambda worker: worker.still_s)
     if slowest.still_s >= _STILL_S:
-        head += f" (worker {slowest.number} still {_duration(slowest.still_s)}, {_at(slowest)})"
+        head += f" (worker {slowest.number} still {words.duration(slowest.still_s)}, {_at(slowest)})"
     counts = Counter("idle" if _is_idle(worker) else _does(worker) for worker in workers).most_common()
     return f"{head}: " + ", ".join(f"{count} {does if count == 1 else _plural(does)}" for does, count in counts)
 
@@ -170,7 +172,7 @@ def _workers(workers: Sequence[WorkerShown], width: int) -> Iterator[str]:
 
 def _worker(worker: WorkerShown, width: int) -> str:
     at, pid = _at(worker)[:width], worker.pid or "-"
-    still = _duration(worker.still_s) if worker.still_s >= _STILL_S else "-"
+    still = words.duration(worker.still_s) if worker.still_s >= _STILL_S else "-"
     counts = f"{worker.ordered:>6} {worker.unmerged:>5}"
     return f"  {worker.number:>6} {pid:>7}  {at:<{width}} {still:>7} {counts}"
 
@@ -202,25 +204,6 @@ def _told(text: str, width: int, most: int) -> list[str]:
 def plain(text: Any) -> str:
     """``text`` on one line, without what a terminal would take for a command."""
     return "".join(char if char.isprintable() else " " for char in str(text))
-
-
-def _number(value: float) -> str:
-    return f"{value:,.0f}" if value >= 100 else f"{value:.1f}"
-
-
-def _nbytes(value: float) -> str:
-    for unit in ("B", "kB", "MB"):
-        if value < 1000:
-            return f"{value:.3g} {unit}"
-        value /= 1000
-    return f"{value:,.3g} GB" if value < 1000 else f"{value / 1000:,.3g} TB"
-
-
-def _duration(seconds: float) -> str:
-    if seconds < 100:
-        return f"{seconds:.1f} s" if seconds < 9.95 else f"{seconds:.0f} s"
-    minutes, hours = seconds / 60, seconds / 3600
-    return f"{minutes:.0f} min" if minutes < 100 else f"{hours:.0f} h" if hours < 48 else f"{hours / 24:.0f} d"
 
 
 def _times(count: int) -> str:

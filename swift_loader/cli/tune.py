@@ -15,6 +15,7 @@ from swift_loader.cli import bar, naming
 from swift_loader.errors import ConfigError, SwiftLoaderError
 from swift_loader.loader import SwiftLoader
 from swift_loader.settings.arguments import StartMethod
+from swift_loader.telemetry.words import nbytes
 
 if TYPE_CHECKING:
     from swift_loader.cli.chart import Panel
@@ -150,7 +151,7 @@ def page(found: Tuning) -> Page:
     footer = (
         f"{found.took_s:.0f} s of short runs on {found.cores:g} cores. A worker takes {1e3 * found.batch_s:.3g} ms for "
         f"a batch of {found.batch_size} and waits for {found.waiting:.0%} of that for something else than a core; "
-        f"{found.worker_nbytes / 1e6:,.0f} MB of memory are its own."
+        f"{nbytes(found.worker_nbytes)} of memory are its own."
     )
     title = f"Workers for {found.subject.dataset}"
     return Page(title, found.verdict, "", Table(head, cells, marked), found.code, found.notes, footer)

@@ -18,6 +18,7 @@ from typing import Any
 
 from swift_loader.host.memory import free_nbytes
 from swift_loader.host.procfs import open_files
+from swift_loader.telemetry.words import nbytes
 
 #: Of a trainer that holds more than this, or more than this part of what is free, no copy is made: what it lets go of
 #: later would stay with the copy. A dataset that was given is to stay, so then it does not count.
@@ -116,7 +117,7 @@ def _much_memory() -> str | None:
     held = sum(int(told.get(kind, "0").split()[0]) for kind in ("RssAnon", "RssShmem")) * 1024
     if held <= min(_MUCH_NBYTES, int(free_nbytes() * _MUCH_SHARE)):
         return None
-    return f"this process holds {held / (1 << 20):,.0f} MB, which a copy of it would keep"
+    return f"this process holds {nbytes(held)}, which a copy of it would keep"
 
 
 def _strange_native_threads(known: set[int | None]) -> list[str]:

@@ -8,7 +8,8 @@ from typing import NamedTuple
 
 from swift_loader.telemetry.account import Account
 from swift_loader.telemetry.summary import PERCENTILES, Spread, WorkerShare
-from swift_loader.telemetry.verdict import counted, number, percent, verdict
+from swift_loader.telemetry.verdict import verdict
+from swift_loader.telemetry.words import counted, nbytes, number, percent, seconds
 
 WIDTH = 80
 #: More workers than this are told of by the least, the median and the most busy.
@@ -50,7 +51,7 @@ def _head(account: Account) -> list[str]:
     made = f"{counted(summary.batches, 'batch')} of {counted(summary.samples, 'sample')}"
     return [
         f"swift_loader: epoch {account.epoch}{so_far}, {whose}, {made_by}",
-        f"{made} in {_seconds(summary.seconds)}: {rates}",
+        f"{made} in {seconds(summary.seconds)}: {rates}",
         f"the {owner.starves} " + ", ".join(f"{what} {percent(share)}" for what, share in shares.items()),
     ]
 
@@ -67,13 +68,13 @@ def _times(account: Account) -> list[str]:
 
 
 def _cells(spread: Spread) -> list[str]:
-    return [_short(seconds) for seconds in (spread.mean_s, *spread.percentiles_s, spread.max_s)]
+    return [seconds(took_s) for took_s in (spread.mean_s, *spread.percentiles_s, spread.max_s)]
 
 
 def _facts(account: Account) -> list[str]:
     summary = account.summary
     facts = {"workers busy": _busy(summary.workers)} if account.owner.workers else {}
-    slowest = [f"{index}{_BOUND}({_short(took_s)})".replace(" ", _BOUND) for index, took_s in summary.slowest]
+    slowest = [f"{index}{_BOUND}({seconds(took_s)})".replace(" ", _BOUND) for index, took_s in summary.slowest]
     if slowest:
         facts["slowest samples"] = ", ".join(slowest)
     facts["memory"] = _memory(account)
@@ -101,10 +102,10 @@ def _memory(account: Account) -> str:
     parts = []
     count = account.counted
     if "slot_bytes" in count:
-        parts.append(f"{counted(account.slots, 'slot')} of {_bytes(count['slot_bytes'])} together")
+        parts.append(f"{counted(account.slots, 'slot')} of {nbytes(count['slot_bytes'])} together")
     own = sorted(account.workers_nbytes)
     if own:
-        each = _bytes(own[0]) if _bytes(own[0]) == _bytes(own[-1]) else f"{_bytes(own[0])} to {_bytes(own[-1])}"
+        each = nbytes(own[0]) if nbytes(own[0]) == nbytes(own[-1]) else f"{nbytes(own[0])} to {nbytes(own[-1])}"
         parts.append(f"{counted(len(own), 'worker')} with {each} of {'its' if len(own) == 1 else 'their'} own")
     return ", ".join(parts)
 
@@ -115,7 +116,7 @@ def _reused(count: Mapping[str, float], prefix: str) -> str:
     parts = [f"{percent(count[f'{prefix}_hit_rate'])} of samples reused"]
     parts += [f"{int(count[f'{prefix}_{key}']):,} {key}" for key in ("reused", "made") if f"{prefix}_{key}" in count]
     if f"{prefix}_nbytes" in count:
-        parts.append(f"holds {_bytes(count[f'{prefix}_nbytes'])}")
+        parts.append(f"holds {nbytes(count[f'{prefix}_nbytes'])}")
     return ", ".join(parts)
 
 
@@ -166,30 +167,3 @@ def _slowest_of(standings: Sequence[Standing | None]) -> str:
 
 def _wrapped(text: str) -> list[str]:
     return textwrap.wrap(text, WIDTH, break_on_hyphens=False)  # a command is a word
-
-
-def _seconds(value: float) -> str:
-    if value < 1:
-        return _short(value)
-    return f"{value:,.0f} s" if value >= 100 else f"{value:.2f} s"
-
-
-def _short(seconds: float) -> str:
-    """At most seven characters, which say how many digits are known."""
-    if seconds < 5e-8:
-        return "0"
-    for factor, unit in ((1e6, "us"), (1e3, "ms")):
-        scaled = seconds * factor
-        if scaled < 999.5:
-            return f"{scaled:.1f} {unit}" if scaled < 99.95 else f"{scaled:.0f} {unit}"
-    if seconds < 9999.5:
-        return f"{seconds:.1f} s" if seconds < 99.95 else f"{seconds:.0f} s"
-    return f"{min(seconds / 3600, 99_999):.0f} h"
-
-
-def _bytes(count: float) -> str:
-    for unit in ("B", "kB", "MB", "GB"):
-        if count < 999.5:
-            return f"{count:.0f} {unit}"
-        count /= 1000
-    return f"{count:.1f} TB"

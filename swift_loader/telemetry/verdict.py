@@ -8,6 +8,7 @@ from __future__ import annotations
 from swift_loader.telemetry.account import Account
 from swift_loader.telemetry.prediction import Measured, Predicted, fewest, predict
 from swift_loader.telemetry.summary import Summary
+from swift_loader.telemetry.words import counted, number, percent
 
 #: Waiting below this share of the time is noise.
 NOISE = 0.03
@@ -45,22 +46,6 @@ def verdict(account: Account) -> str:
         return f"{waited}: nothing starves. {'' if account.is_brief else _saving(measured)}".rstrip()
     advice = "The epoch was too short to recommend anything." if account.is_brief else _advice(account)
     return f"{waited}. {_largest_part(summary)} {advice}".strip()
-
-
-def percent(share: float) -> str:
-    """A share as it is told: "31 %", and "0.4 %" where it is small."""
-    return f"{100 * share:.1f} %" if share < 0.01 else f"{100 * share:.0f} %"
-
-
-def number(value: float) -> str:
-    """A rate as it is told: "1,524", and "9.5" where it is small."""
-    return f"{value:,.0f}" if value >= 100 else f"{value:.1f}"
-
-
-def counted(count: int, name: str) -> str:
-    """How many of what: "1 worker" or "2,000 batches"."""
-    ending = "" if count == 1 else "es" if name.endswith("ch") else "s"
-    return f"{count:,} {name}{ending}"
 
 
 def _saving(measured: Measured) -> str:

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from swift_loader.telemetry import words
 from swift_loader.testing.lab import Lab
 from swift_loader.testing.probe import Seen
-from swift_loader.testing.report import Finding, bytes_of, seconds_of
+from swift_loader.testing.report import Finding
 from swift_loader.testing.walk import CannotStart, NotInTime
 
 _SLOW_S = 5.0
@@ -32,9 +33,9 @@ def check_building(lab: Lab) -> Iterator[Finding]:
     if lab.subject.source.dataset_class is None:
         yield Finding("building", "ok", "workers get copies of a dataset that exists", figures=figures)
         return
-    text = f"{seconds_of(built.seconds)} in a worker"
+    text = f"{words.seconds(built.seconds)} in a worker"
     if built.nbytes > _WORTH_TELLING_NBYTES:
-        text = f"{seconds_of(built.seconds)} and {bytes_of(built.nbytes)} of memory in a worker"
+        text = f"{words.seconds(built.seconds)} and {words.nbytes(built.nbytes)} of memory in a worker"
     if lab.subject.config.share_dataset or (built.seconds < _SLOW_S and built.nbytes < _LARGE_NBYTES):
         yield Finding("building", "ok", text, figures=figures)
         return

@@ -14,10 +14,11 @@ from typing import Any
 
 from swift_loader.errors import SwiftLoaderError
 from swift_loader.loader import SwiftLoader
+from swift_loader.telemetry import words
 from swift_loader.testing.lab import Lab
 from swift_loader.testing.nemesis import Nemesis
 from swift_loader.testing.oracle import Delivered, delivered, differences
-from swift_loader.testing.report import Finding, seconds_of
+from swift_loader.testing.report import Finding
 from swift_loader.testing.subject import Subject
 from swift_loader.testing.walk import Blocked, CannotStart, NotInTime, closed_at, first_line, place_in, quietly, start
 
@@ -61,14 +62,14 @@ def _judged(lab: Lab, peace: _Run, fire: _Run) -> Finding:
     figures = {"longest_wait_s": fire.longest_s, "close_s": fire.close_s}
     wrong = differences(fire.batches, peace.batches)
     if lab.told & {"determinism", "threads"}:
-        wrong = [words for words in wrong if "bytes" not in words]  # told already
+        wrong = [told for told in wrong if "bytes" not in told]  # told already
     wrong += [f"close() left {one}" for one in fire.left]
     if wrong:
         text = f"with workers killed and stopped, {'; '.join(wrong)}"
         return Finding(NAME, "problem", text, "see determinism", figures=figures)
     text = (
         f"{len(fire.batches)} batches came complete and in order while a worker was killed, then all of them, then "
-        f"one stopped; the longest wait was {seconds_of(fire.longest_s)}, close() took {seconds_of(fire.close_s)} and "
+        f"one stopped; the longest wait was {words.seconds(fire.longest_s)}, close() took {words.seconds(fire.close_s)} and "
         "left nothing"
     )
     return Finding(NAME, "ok", text, figures=figures)

@@ -5,9 +5,10 @@ from __future__ import annotations
 import statistics
 from collections.abc import Iterator
 
+from swift_loader.telemetry import words
 from swift_loader.testing.lab import Lab
 from swift_loader.testing.probe import Seen
-from swift_loader.testing.report import Finding, bytes_of
+from swift_loader.testing.report import Finding
 from swift_loader.testing.walk import Blocked
 
 NAME = "memory"
@@ -27,17 +28,19 @@ def check(lab: Lab) -> Iterator[Finding]:
     growth, slope = _growth(half)
     per_thousand = 1000 * slope
     figures = {"per_thousand_samples_nbytes": per_thousand, "worker_nbytes": seen[-1].own_nbytes}
-    text = f"a worker has {bytes_of(seen[-1].own_nbytes)} after {len(seen):,} samples"
+    text = f"a worker has {words.nbytes(seen[-1].own_nbytes)} after {len(seen):,} samples"
     if growth < _NOISE_NBYTES or per_thousand < _LEAK_NBYTES:
         # Less than this would not have been seen over so few samples.
         least = 1000 * _NOISE_NBYTES / (len(half) - len(half) // 3)
-        known = "takes no more" if least <= _LEAK_NBYTES else f"takes less than {bytes_of(least)} more for each 1,000"
+        known = (
+            "takes no more" if least <= _LEAK_NBYTES else f"takes less than {words.nbytes(least)} more for each 1,000"
+        )
         yield Finding(NAME, "ok", f"{text}, and {known}", figures=figures)
         return
     epoch = slope * lab.length
     yield Finding(
         NAME, "problem",
-        f"{text}, and takes {bytes_of(per_thousand)} more for each 1,000: {bytes_of(epoch)} for every pass over the "
+        f"{text}, and takes {words.nbytes(per_thousand)} more for each 1,000: {words.nbytes(epoch)} for every pass over the "
         "set, in all workers together",
         "look for a list or a dict that grows, or a cache without a bound; tracemalloc in __getitem__ names the line",
         figures=figures,

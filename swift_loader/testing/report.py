@@ -10,6 +10,8 @@ from dataclasses import dataclass, field
 from itertools import groupby
 from typing import Literal
 
+from swift_loader.telemetry.words import counted
+
 Verdict = Literal["ok", "advice", "problem", "skipped"]
 
 _MARKS = {"ok": "ok", "advice": "advice", "problem": "PROBLEM", "skipped": "-"}
@@ -100,17 +102,13 @@ class Report:
 
     def _sum(self) -> str:
         problems, pieces, left = len(self.problems), len(self.advice), len(self.skipped)
-        words = [_counted(problems, "problem", "problems") if problems else "no problem"]
-        words += [_counted(pieces, "piece of advice", "pieces of advice")] if pieces else []
-        words += [f"{left} not looked at"] if left else []
-        return ", ".join(words)
+        told = [counted(problems, "problem") if problems else "no problem"]
+        told += [counted(pieces, "piece of advice", "pieces of advice")] if pieces else []
+        told += [f"{left} not looked at"] if left else []
+        return ", ".join(told)
 
     def _with(self, verdict: Verdict) -> tuple[Finding, ...]:
         return tuple(one for one in self.findings if one.verdict == verdict)
-
-
-def _counted(count: int, one: str, many: str) -> str:
-    return f"{count} {one if count == 1 else many}"
 
 
 def _lines(finding: Finding, name: str) -> list[str]:
@@ -133,21 +131,3 @@ def name_of(path: str) -> str:
     """A leaf's path as it is said: ``sample['image']`` is image."""
     key = re.fullmatch(r"sample(?:\['([^']+)'\]|\.(\w+))", path)
     return (key.group(1) or key.group(2)) if key else path
-
-
-def bytes_of(count: float) -> str:
-    """A number of bytes, as people say it."""
-    for unit in ("bytes", "kB", "MB", "GB"):
-        if abs(count) < 1000 or unit == "GB":
-            break
-        count /= 1000
-    return f"{count:.0f} {unit}" if unit == "bytes" or abs(count) >= 100 else f"{count:.1f} {unit}"
-
-
-def seconds_of(seconds: float) -> str:
-    """A time, as people say it."""
-    if seconds < 1e-3:
-        return f"{seconds * 1e6:.0f} us"
-    if seconds < 1:
-        return f"{seconds * 1e3:.0f} ms" if seconds >= 0.01 else f"{seconds * 1e3:.1f} ms"
-    return f"{seconds:.1f} s"

@@ -7,10 +7,11 @@ from itertools import islice
 
 from swift_loader.batch.layout import Column
 from swift_loader.batch.promote import promoted
+from swift_loader.telemetry import words
 from swift_loader.testing.building import is_beyond
 from swift_loader.testing.lab import Lab, failures
 from swift_loader.testing.probe import Seen
-from swift_loader.testing.report import Finding, bytes_of, name_of
+from swift_loader.testing.report import Finding, name_of
 from swift_loader.testing.walk import Loss, Walk, told_failure
 
 NAME = "samples"
@@ -85,14 +86,14 @@ def _misfits(lab: Lab, good: list[Seen]) -> Iterator[Finding]:
             return
     for path, column in first.columns.items():
         for one in good[1:]:
-            if (words := _difference(column, one.columns[path])) is None:
+            if (two := _difference(column, one.columns[path])) is None:
                 continue
-            where = f"{name_of(path)} has {words[0]} in sample {first.index} and {words[1]} in sample {one.index}"
+            where = f"{name_of(path)} has {two[0]} in sample {first.index} and {two[1]} in sample {one.index}"
             if together := _promoted(column, one.columns[path]):
                 remedy = f"a batch of both is {together} and one of samples alike is not: make it the same"
                 yield Finding(NAME, "advice", where, remedy)
                 break
-            is_shape = words[0].startswith("shape")
+            is_shape = two[0].startswith("shape")
             if is_shape and lab.subject.config.ragged == "list":
                 break
             remedy = (
@@ -137,7 +138,7 @@ def _made_of(lab: Lab, good: list[Seen]) -> Finding:
     if len(first.columns) > _MOST:
         parts += f" and {len(first.columns) - _MOST} more"
     count = len({one.index for one in good})
-    text = f"{count} looked at, {bytes_of(nbytes)} each, {bytes_of(nbytes * size)} a batch of {size}"
+    text = f"{count} looked at, {words.nbytes(nbytes)} each, {words.nbytes(nbytes * size)} a batch of {size}"
     if parts:
         text += f": {parts}"
     return Finding(NAME, "ok", text, figures={"nbytes": nbytes, "batch_nbytes": nbytes * size, "looked_at": count})

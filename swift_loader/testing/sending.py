@@ -8,8 +8,9 @@ from collections.abc import Iterator
 from time import perf_counter
 from typing import Any
 
+from swift_loader.telemetry import words
 from swift_loader.testing.lab import Lab
-from swift_loader.testing.report import Finding, bytes_of, seconds_of
+from swift_loader.testing.report import Finding
 from swift_loader.testing.walk import first_line
 from swift_loader.travel.payload import Packed, Unsendable, pack
 
@@ -40,11 +41,11 @@ def check(lab: Lab) -> Iterator[Finding]:
         return
     packed, nbytes, seconds = sent
     way = "by value" if packed.is_by_value else "by pickle"
-    text = f"{bytes_of(nbytes)} {way}, in {seconds_of(seconds)}"
+    text = f"{words.nbytes(nbytes)} {way}, in {words.seconds(seconds)}"
     figures = {"nbytes": nbytes, "stream_nbytes": packed.stream_nbytes, "seconds": seconds}
     if packed.stream_nbytes > _LARGE_NBYTES:
         yield Finding(
-            NAME, "advice", f"{text}, of which every worker makes {bytes_of(packed.stream_nbytes)} for itself",
+            NAME, "advice", f"{text}, of which every worker makes {words.nbytes(packed.stream_nbytes)} for itself",
             "keep it in arrays (of numbers, or of text: np.array(paths)) or tensors, which workers share; or set "
             "share_dataset=True", figures=figures,
         )  # fmt: skip
@@ -81,7 +82,7 @@ def _unsendable(lab: Lab, error: Unsendable) -> Finding:
         "batch_encoder": config.batch_encoder,
         "plan": config.plan,
     }
-    guilty = [words for path, value in roots.items() for words in _guilty(value, path, set())]
+    guilty = [text for path, value in roots.items() for text in _guilty(value, path, set())]
     told = "; ".join(guilty[:_MOST]) or first_line(str(error))
     return Finding(NAME, "problem", f"it cannot be sent to workers: {told}", _REMEDY, detail=str(error))
 

@@ -6,8 +6,9 @@ import math
 import statistics
 from collections.abc import Iterator
 
+from swift_loader.telemetry import words
 from swift_loader.testing.lab import Lab
-from swift_loader.testing.report import Finding, seconds_of
+from swift_loader.testing.report import Finding
 from swift_loader.testing.walk import Blocked
 
 NAME = "speed"
@@ -32,11 +33,11 @@ def check(lab: Lab) -> Iterator[Finding]:
         "median_s": median, "p95_s": p95, "slowest_s": times[-1], "waiting_share": waiting, "batch_s": batch_s,
     }  # fmt: skip
     text = (
-        f"{seconds_of(median)} a sample, 95 % below {seconds_of(p95)}, slowest {seconds_of(times[-1])} (sample "
-        f"{slowest.index}); a batch of {size} takes a worker {seconds_of(batch_s)}"
+        f"{words.seconds(median)} a sample, 95 % below {words.seconds(p95)}, slowest {words.seconds(times[-1])} (sample "
+        f"{slowest.index}); a batch of {size} takes a worker {words.seconds(batch_s)}"
     )
     if batch_s > _STEP_S / 2:
-        text += f", so steps of {seconds_of(_STEP_S)} need {_workers(batch_s / _STEP_S)}"
+        text += f", so steps of {words.seconds(_STEP_S)} need {_workers(batch_s / _STEP_S)}"
     if waiting > _MUCH_WAITING and median > _WORTH_A_THREAD_S:
         yield Finding(
             NAME, "advice", f"{text}. It waits for {100 * waiting:.0f} % of the time",

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from statistics import median
 from typing import Any, NamedTuple, Self
 
+from swift_loader.telemetry.words import number
 from swift_loader.tuning import physics
 from swift_loader.tuning.looks import TOLERANCE, Choice, Evidence, Look
 from swift_loader.tuning.policy import Task
@@ -155,9 +156,9 @@ class Tuning:
         for row in self.rows:
             mark = ">" if row.choice == self.choice else " "
             queues = f"{row.choice.data_queue}/{row.choice.message_queue}"
-            spread = f"{_short(row.lowest)} - {_short(row.highest)}" if row.looks > 1 else ""
+            spread = f"{number(row.lowest)} - {number(row.highest)}" if row.looks > 1 else ""
             lines.append(
-                f"{mark} {row.choice.workers:>7} {row.choice.threads:>7} {queues:>7} {_short(row.batches_per_s):>10} "
+                f"{mark} {row.choice.workers:>7} {row.choice.threads:>7} {queues:>7} {number(row.batches_per_s):>10} "
                 f"{spread:>17} {row.samples_per_s:>10,.0f} {row.starved:>8.1%}"
             )
         return "\n".join(lines)
@@ -229,8 +230,8 @@ def _shared(subject: Subject, task: Task) -> list[str]:
 def _faster(evidence: Evidence, choice: Choice, usual: Choice) -> list[str]:
     """Why what was fastest was not chosen."""
     fastest = max(evidence.looks, key=evidence.rate, default=choice)
-    rate = _short(evidence.rate(fastest))
-    if evidence.rate(fastest) <= evidence.rate(choice) or rate == _short(evidence.rate(choice)):
+    rate = number(evidence.rate(fastest))
+    if evidence.rate(fastest) <= evidence.rate(choice) or rate == number(evidence.rate(choice)):
         return []
     if evidence.feeds(choice):
         both = evidence.feeds(fastest)
@@ -265,7 +266,3 @@ def _is_literal(text: str) -> bool:
     except (ValueError, SyntaxError):
         return False
     return True
-
-
-def _short(rate: float) -> str:
-    return f"{rate:,.0f}" if rate >= 1000 else f"{rate:.1f}" if rate >= 10 else f"{rate:.3g}"

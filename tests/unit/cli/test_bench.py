@@ -35,7 +35,7 @@ def test_each_is_told_where_it_is_better_and_torch_by_its_better_way():
     text = reported(swift=GOOD, torch=torch, torch_persistent=persistent).verdict
     ours, theirs, alike = text.split(". ")
     assert ours == (
-        "swift_loader is better at throughput (900 against 450 samples/s), gap between epochs (0.2 against 10 ms)"
+        "swift_loader is better at throughput (900 against 450 samples/s), gap between epochs (0.2 against 10.0 ms)"
     )
     assert theirs == (
         "torch is better at first batch (0.1 against 0.3 s), memory of all processes (200 against 300 MB)"

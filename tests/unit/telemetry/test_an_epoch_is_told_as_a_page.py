@@ -9,7 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from swift_loader.telemetry import BatchRecord, Standing, rank_table, report
-from swift_loader.telemetry.verdict import percent, verdict
+from swift_loader.telemetry.verdict import verdict
+from swift_loader.telemetry.words import percent
 from tests.unit.telemetry.epochs import MS, a_record, an_account
 
 
@@ -29,7 +30,7 @@ def test_the_page_tells_throughput_waiting_times_workers_samples_and_memory():
     text = report(an_account(epoch(), workers_nbytes=(21_000_000, 26_000_000), counted=counted))
     for part in (
         "swift_loader: epoch 3, consumer 0 of 1, 2 workers",
-        "100 batches of 3,200 samples in 2.10 s: 47.6 batches/s, 1,524 samples/s",
+        "100 batches of 3,200 samples in 2.1 s: 47.6 batches/s, 1,524 samples/s",
         "the consumer waited for data 24 %, landed it 5 %, worked 71 %",
         "where a batch spent its time            mean     p50     p95     p99     max",
         "  worker    wait for an order         2.0 ms  2.0 ms  2.0 ms  2.0 ms  2.0 ms",
@@ -37,7 +38,7 @@ def test_the_page_tells_throughput_waiting_times_workers_samples_and_memory():
         "            transfer to device        500 us",
         "workers busy     67 %, 67 %",
         "slowest samples  7 (2.0 ms)",
-        "memory           4 slots of 4 MB together, 2 workers with 21 MB to 26 MB of their own",
+        "memory           4 slots of 4.2 MB together, 2 workers with 21 MB to 26 MB of their own",
     ):
         assert " ".join(part.split()) in " ".join(text.split())
 
