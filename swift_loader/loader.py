@@ -28,7 +28,7 @@ from swift_loader.consumer.placement import (
 from swift_loader.consumer.ranks import Lot
 from swift_loader.consumer.replay import Replay
 from swift_loader.consumer.runtime import Runtime, refuse_other_settings
-from swift_loader.consumer.source import Source
+from swift_loader.consumer.samples import Samples
 from swift_loader.consumer.torchlike import TorchLike
 from swift_loader.engines.choose import begin_early
 from swift_loader.errors import ConfigError, LoaderClosed
@@ -90,7 +90,7 @@ class SwiftLoader(TorchLike):
         self._closed = False
         self._config = LoaderConfig.parse(batch_size, nb_consumer, worker_per_consumer, shuffle, settings)
         check_dataset_class(dataset_class)
-        self._source = Source(dataset_class, checked_kwargs(dataset_kwargs))
+        self._samples = Samples(dataset_class, checked_kwargs(dataset_kwargs))
         self._lot = Lot(self._config)
         self._restarts = 0
         self._state = State.of_epoch()
@@ -110,9 +110,9 @@ class SwiftLoader(TorchLike):
         **settings: Unpack[Settings],
     ) -> Self:
         """A loader for a dataset that exists already; workers get copies that share arrays and tensors."""
-        source = Source.of(dataset)
+        samples = Samples.of(dataset)
         loader = cls(type(dataset), {}, batch_size, nb_consumer, worker_per_consumer, shuffle, **settings)
-        loader._source = source
+        loader._samples = samples
         return loader
 
     def start(
@@ -149,7 +149,7 @@ class SwiftLoader(TorchLike):
         try:
             self._refuse_closed()  # by another thread, or a signal handler, which has seen no runtime
             runtime.open(f"{self._lot.ordinal}.{self._restarts}")
-            self._source.counted(runtime.sample_count)
+            self._samples.counted(runtime.sample_count)
             runtime.resume(self._state)
         except BaseException:
             self.close()
@@ -158,18 +158,18 @@ class SwiftLoader(TorchLike):
 
     def _recipe(self, consumer_index: int | None) -> Recipe:
         """What workers are told; for which consumer, if that is not clear."""
-        runtime, config, source = self._runtime, self._config, self._source
+        runtime, config, samples = self._runtime, self._config, self._samples
         if consumer_index is None and runtime is None and config.consumer_count > 1:
             raise ConfigError(f"consumer_index: which of the {config.consumer_count} consumers is meant?")
         known = 0 if runtime is None else runtime.consumer
         return Recipe(
-            dataset_class=source.dataset_class if source.given is None else None,
-            dataset_kwargs=source.dataset_kwargs,
-            dataset=source.given,
+            dataset_class=samples.dataset_class if samples.given is None else None,
+            dataset_kwargs=samples.dataset_kwargs,
+            dataset=samples.given,
             config=config,
             seed=self._agreed_seed() if runtime is None else runtime.seed,
             consumer=known if consumer_index is None else checked_index(consumer_index, config.consumer_count),
-            origin=origin_for(config, source.dataset_class, source.dataset_kwargs, source.given),
+            origin=origin_for(config, samples.dataset_class, samples.dataset_kwargs, samples.given),
         )
 
     def __iter__(self) -> Iterator[Any]:
@@ -187,7 +187,7 @@ class SwiftLoader(TorchLike):
             return runtime.plan.step_count(runtime.epoch, runtime.consumer)
         config = self._config
         recipe = Recipe(None, {}, None, config, self._lot.seed, 0)
-        plan = recipe.plan(self._source.count() if config.plan is None else 1)
+        plan = recipe.plan(self._samples.count() if config.plan is None else 1)
         return own_count([plan.step_count(0, consumer) for consumer in range(config.consumer_count)])
 
     def __bool__(self) -> bool:
@@ -197,7 +197,7 @@ class SwiftLoader(TorchLike):
     @property
     def dataset(self) -> Any:
         """The dataset, in this process: built at first use, which `len` and `isinstance` after `start` are not."""
-        return self._source.dataset
+        return self._samples.dataset
 
     @property
     def last_batch_mask(self) -> torch.Tensor:
@@ -335,7 +335,7 @@ class SwiftLoader(TorchLike):
         self._refuse_closed()
         if self._runtime is not None:
             raise ConfigError("tune() starts loaders of its own: call it on a loader that was not started")
-        subject = tuning.Subject.of(self._source.dataset_class, self._source.dataset_kwargs)
+        subject = tuning.Subject.of(self._samples.dataset_class, self._samples.dataset_kwargs)
         return tuning.tuned(self._config, subject, self._set_otherwise, consumer_ms, wishes)
 
     def _set_otherwise(self, config: LoaderConfig) -> Self:
@@ -368,7 +368,7 @@ class SwiftLoader(TorchLike):
         )
 
     def __repr__(self) -> str:
-        name = getattr(self._source.dataset_class, "__name__", repr(self._source.dataset_class))
+        name = getattr(self._samples.dataset_class, "__name__", repr(self._samples.dataset_class))
         state = "closed" if self._closed else "new" if self._runtime is None else repr(self._runtime)
         config = self._config
         return (

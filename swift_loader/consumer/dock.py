@@ -10,8 +10,8 @@ from swift_loader.pool.tickets import Delivery, Failed, Full
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from swift_loader.consumer.source import Source
     from swift_loader.device.stage import Stage
-    from swift_loader.pool.pool import Pool
 
 
 def landed(delivery: Full, stage: Stage, *, looks: bool) -> Any:
@@ -24,15 +24,16 @@ def landed(delivery: Full, stage: Stage, *, looks: bool) -> Any:
 
 
 class Dock:
-    """A pool, as it is seen by the thread that lands its deliveries. See `swift_loader.device.landing.Deliveries`."""
+    """A source, as it is seen by the thread that lands its deliveries. See `swift_loader.device.landing.Deliveries`."""
 
-    def __init__(self, pool: Pool, *, looks: bool) -> None:
-        self._pool = pool
+    def __init__(self, source: Source, stage: Stage, *, looks: bool) -> None:
+        self._source = source
+        self._settle = stage.settle
         self._looks = looks
 
     def take(self) -> Delivery:
         """See `Deliveries`."""
-        return self._pool.take()
+        return self._source.take(self._settle)
 
     def number(self, delivery: Delivery) -> int:
         """See `Deliveries`."""
@@ -44,7 +45,7 @@ class Dock:
 
     def leave(self) -> None:
         """See `Deliveries`."""
-        self._pool.abandon()
+        self._source.abandon()
 
 
 def _unloaded(delivery: Full, *, looks: bool) -> tuple[Cargo, Callable[[], None]]:

@@ -28,6 +28,8 @@ from swift_loader.worker.maker import BatchMaker, Made
 from swift_loader.worker.reuse import as_kept, carousel_on, kept, repeated
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from swift_loader.errors import SwiftLoaderError
     from swift_loader.plan.plan import Plan
     from swift_loader.reuse.carousel import Ground
@@ -109,8 +111,8 @@ class InlinePool:
         self._maker = BatchMaker(recipe, dataset, self._plan, self._info, self._cell)
         return self._plan
 
-    def take(self) -> Delivery:
-        """Makes the next batch."""
+    def take(self, _before_waiting: Callable[[], None] | None = None) -> Delivery:
+        """Makes the next batch, and waits for nothing."""
         if self._closed:
             raise LoaderClosed("the loader was closed")
         if self._fatal is not None:

@@ -52,8 +52,6 @@ class Live:
         self._recent: deque[_Counts] = deque([_Counts(self._began_ns, 0, 0, 0, 0)], maxlen=_RECENT_POSTS)
         self._last: deque[str] = deque(maxlen=_LAST)
         self._turn = threading.Lock()
-        if view is not None:
-            view.watched_by(self)
         self._post()
 
     def begin_epoch(self, epoch: int, step: int, step_count: int) -> None:
@@ -90,7 +88,7 @@ class Live:
         self._post()
 
     def look(self) -> None:
-        """See `Watcher`."""
+        """Something may have changed: called by telecom threads, four times a second while anything is being made."""
         if perf_counter_ns() >= self._due_ns:
             self._post()
 

@@ -51,7 +51,8 @@ from swift_loader.wire.recipe import Recipe
 if TYPE_CHECKING:
     import torch
 
-    from swift_loader.pool.pool import Pool
+    from swift_loader.consumer.source import Source
+    from swift_loader.pool.view import Onlooker
     from swift_loader.settings.loader import LoaderConfig
 
 _running: WeakSet[Runtime] = WeakSet()
@@ -72,7 +73,7 @@ in_forked_children(_leave_to_the_parent)
 
 
 class Runtime:
-    """A loader that was started: its pool, its stage, and where it is in the stream."""
+    """A loader that was started: its source of deliveries, its stage, and where it is in the stream."""
 
     closed = False
     why_closed = "this loader was closed; make another one"
@@ -108,18 +109,15 @@ class Runtime:
         self._agreement: ranks.Agreement | None = None
         self._figures: ranks.Figures | None = None
         if config.worker_count == 0:
-            self._pool: Pool | InlinePool = InlinePool(recipe)
+            self._source: Source = InlinePool(recipe)
         else:
-            self._pool = pool = _pool_of_workers(recipe)
-            pool.before_waiting = stage.settle
-            pool.heard, pool.lost = self._witness.heard, self._witness.lost
+            self._source = _pool_of_workers(recipe, self._witness)
             if isinstance(stage, StageAhead):
-                self._landing = Landing(stage, Dock(pool, looks=self.looks), f"swift-landing-c{recipe.consumer}")
+                dock = Dock(self._source, stage, looks=self.looks)
+                self._landing = Landing(stage, dock, f"swift-landing-c{recipe.consumer}", self._witness.lane_of)
         try:
             self._witness.open()
-            self._witness.watch(self._pool.view)
-            if self._landing is not None:
-                self._landing.lane = self._witness.lane_of(self._landing.name)
+            self._witness.watch(self._source.view)
         except BaseException:
             self.close()
             raise
@@ -127,14 +125,14 @@ class Runtime:
 
     def open(self, ordinal: str) -> None:
         try:
-            self.plan = self._pool.open()
+            self.plan = self._source.open()
         except (DataError, LayoutError, NoRoom, PoisonedTicket) as error:  # the first batch, with ``validate``
             raise self._told(error, 0, 0) from error.__cause__
         except SwiftLoaderError as error:
             self._witness.failed(error)
             raise
         config = self._recipe.config
-        self._agreement = ranks.Agreement(self.consumer, ordinal, self._pool.broke)
+        self._agreement = ranks.Agreement(self.consumer, ordinal, self._source.broke)
         self._agreement.check(self.plan.fingerprint(), config.consumer_count)
         if self.looks:
             self._figures = ranks.Figures.of_world(self.consumer, config.consumer_count, ordinal)
@@ -162,7 +160,7 @@ class Runtime:
         return left
 
     def _go_to(self, position: Position) -> None:
-        first = self._pool.restart(position)
+        first = self._source.restart(position)
         if self._landing is not None:
             self._landing.restart(first)
         self.position = position.copy()
@@ -176,7 +174,7 @@ class Runtime:
     @property
     def sample_count(self) -> int:
         """As the workers have counted them."""
-        return self._pool.sample_count
+        return self._source.sample_count
 
     @property
     def is_over(self) -> bool:
@@ -194,14 +192,14 @@ class Runtime:
         landing = self._landing
         try:
             with profiled("wait for data"):
-                delivery = self._pool.take() if landing is None else landing.take()
+                delivery = self._source.take(self._stage.settle) if landing is None else landing.take()
             self.position.took(delivery.ticket.step, self._step_count)
         except BaseException as error:
             self._is_adrift = not isinstance(error, SwiftLoaderError)  # ours come in place of a batch
             self._witness.failed(error)
             raise
         if isinstance(delivery, Failed):
-            raise self._told(self._pool.error_of(delivery), delivery.ticket.epoch, delivery.ticket.step)
+            raise self._told(self._source.error_of(delivery), delivery.ticket.epoch, delivery.ticket.step)
         came = perf_counter_ns() if looks else 0
         try:
             with profiled("transfer to device"):
@@ -239,7 +237,7 @@ class Runtime:
 
     def _look_around(self) -> None:
         if self.looks and not self.closed:
-            self._witness.sees(self._pool.statistics(), self._pool.worker_pids())
+            self._witness.sees(self._source.statistics(), self._source.worker_pids())
 
     def report(self) -> str:
         """The last epoch that was summed up, or the first one so far, as a page of 80 columns."""
@@ -290,14 +288,14 @@ class Runtime:
         return torch.ones(rows, dtype=torch.bool) if mask is None else torch.tensor(mask)
 
     def worker_pids(self) -> list[int]:
-        return self._pool.worker_pids()
+        return self._source.worker_pids()
 
     def statistics(self) -> dict[str, float]:
         if os.getpid() != self.pid:  # what was counted is behind locks of the parent
             raise LoaderClosed(self.why_closed)
         return {
             **self._witness.statistics(),
-            **self._pool.statistics(),
+            **self._source.statistics(),
             "samples_skipped": self._left_out.count,
             "epoch": self.epoch,
         }
@@ -306,7 +304,7 @@ class Runtime:
         self._witness.hide()
         if self._landing is not None:
             self._landing.abandon()
-        self._pool.abandon()
+        self._source.abandon()
         if self._memory is not None:
             self._memory.abandon()
 
@@ -319,13 +317,13 @@ class Runtime:
             self._agreement.close()
         if self._landing is not None:
             self._landing.close()
-        self._pool.close()
+        self._source.close()
         if self._memory is not None:
             self._memory.close()
         self._stage.close()
         self.end()
         self._witness.close()
-        self._pool.tell_notes()  # last, since a user may have made warnings errors
+        self._source.tell_notes()  # last, since a user may have made warnings errors
 
     def __repr__(self) -> str:
         return f"consumer {self.consumer}, epoch {self.position.epoch}, step {self.position.step}"
@@ -351,11 +349,11 @@ def refuse_other_settings(loaded: State, config: LoaderConfig, seed: int) -> Non
         )
 
 
-def _pool_of_workers(recipe: Recipe) -> Pool:
+def _pool_of_workers(recipe: Recipe, onlooker: Onlooker) -> Source:
     engine = engine_for(recipe)
     # What these import is not there on other systems, where the rest of the package works.
     from swift_loader.pool.budget import budget_of  # noqa: PLC0415
     from swift_loader.pool.pool import Pool  # noqa: PLC0415
 
     config = recipe.config
-    return Pool(recipe, engine, budget_of(config.memory_budget, config.consumer_count))
+    return Pool(recipe, engine, budget_of(config.memory_budget, config.consumer_count), onlooker)

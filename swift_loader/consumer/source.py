@@ -1,151 +1,78 @@
-"""Where samples come from: a class and its arguments, or a dataset that was given; and that dataset in this process.
-
-Workers build their own. Here it is built only when somebody looks into it: a dataset may take minutes and gigabytes.
-"""
+"""Where a consumer's deliveries come from: its workers, or its own thread. A runtime knows nothing more of them."""
 
 from __future__ import annotations
 
-import functools
-from collections.abc import Callable, Iterator
-from typing import Any
-from weakref import ReferenceType, ref
+from typing import TYPE_CHECKING, Protocol
 
-from swift_loader.errors import ConfigError
-from swift_loader.settings.loader import check_dataset_class
-from swift_loader.wire.recipe import checked_length
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
-
-class Source:
-    """What a loader was given to load from."""
-
-    def __init__(self, dataset_class: Callable[..., Any], dataset_kwargs: dict[str, Any], given: Any = None) -> None:
-        self.dataset_class = dataset_class
-        self.dataset_kwargs = dataset_kwargs
-        self.given = given
-        """The dataset itself, where there is one; then the class is only its name."""
-        self.sample_count: int | None = None
-        """Once it is known."""
-        self._built = given
-        self._is_used = given is not None
-        self._unbuilt: ReferenceType[Unbuilt] | None = None  # itself would be a circle, which keeps the dataset
-
-    @classmethod
-    def of(cls, dataset: Any) -> Source:
-        """That of a dataset which exists.
-
-        Raises:
-            ConfigError: if it is none.
-        """
-        if isinstance(dataset, type):
-            name = dataset.__name__
-            raise ConfigError(
-                f"from_dataset takes a dataset, and {name} is a class: SwiftLoader({name}, dataset_kwargs, ...) has "
-                f"each worker build one, from_dataset({name}(...), ...) sends them yours"
-            )
-        check_dataset_class(type(dataset))
-        checked_length(dataset)
-        return cls(type(dataset), {}, dataset)
-
-    @property
-    def dataset(self) -> Any:
-        """The dataset in this process, or what becomes it when it is first used."""
-        if self._is_used:
-            return self._built
-        unbuilt = None if self._unbuilt is None else self._unbuilt()
-        if unbuilt is None:
-            unbuilt = Unbuilt(self)
-            self._unbuilt = ref(unbuilt)
-        return unbuilt
-
-    @property
-    def known_class(self) -> type | None:
-        """What the dataset is an instance of, as far as that can be said before it is built."""
-        maker = self.dataset_class
-        while isinstance(maker, functools.partial):
-            maker = maker.func
-        return maker if isinstance(maker, type) else None
-
-    def used(self) -> Any:
-        """The dataset, built if it was not: from now on it stays."""
-        dataset = self._build()
-        self._is_used = True
-        return dataset
-
-    def count(self) -> int:
-        """How many samples there are; the dataset is built for it if nobody has said so yet."""
-        if self.sample_count is not None:
-            return self.sample_count
-        count = checked_length(self._build())
-        if self.given is None:  # what was given may still grow
-            self.sample_count = count
-        return count
-
-    def counted(self, sample_count: int) -> None:
-        """Workers have built theirs. What was built here only to be counted may go."""
-        self.sample_count = sample_count
-        if not self._is_used:
-            self._built = None
-
-    def _build(self) -> Any:
-        if self._built is None:
-            self._built = self.dataset_class(**self.dataset_kwargs)
-        return self._built
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        return Source, (self.dataset_class, self.dataset_kwargs, self.given)  # not what was built here
+    from swift_loader.errors import SwiftLoaderError
+    from swift_loader.plan.plan import Plan
+    from swift_loader.plan.position import Position
+    from swift_loader.pool.tickets import Delivery, Failed
+    from swift_loader.pool.view import View
 
 
-class Unbuilt:
-    """A dataset that is built when it is first used, and is then in all that it does that dataset.
+class Source(Protocol):
+    """One consumer's deliveries, in the order in which they are to be handed out.
 
-    How many samples it has, once workers have told that, and what it is an instance of (frameworks ask whether it is
-    iterable) are known before.
+    All is called by the consumer's thread, `take` by the landing thread where there is one; `abandon` and `close` by
+    any thread, and by a signal handler in the middle of everything else.
     """
 
-    __slots__ = ("__weakref__", "_source")
+    sample_count: int
+    """Once it is open."""
 
-    def __init__(self, source: Source) -> None:
-        object.__setattr__(self, "_source", source)
+    @property
+    def view(self) -> View | None:
+        """What it looks like from outside; None where there are no workers to look at."""
+        ...
 
-    @property  # type: ignore[misc] # what isinstance asks
-    def __class__(self) -> type:
-        return self._source.known_class or type(self._source.used())
+    def open(self) -> Plan:
+        """Makes ready; called once, before all else but `abandon` and `close`.
 
-    def __len__(self) -> int:
-        return int(self._source.count())
+        Raises:
+            SwiftLoaderError: whatever keeps batches from being made.
+        """
+        ...
 
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._source.used(), name)
+    def take(self, before_waiting: Callable[[], None]) -> Delivery:
+        """The next delivery, waited for; calls what it is given before it waits.
 
-    def __setattr__(self, name: str, value: Any) -> None:
-        setattr(self._source.used(), name, value)
+        Raises:
+            SwiftLoaderError: if none can come any more.
+        """
+        ...
 
-    def __delattr__(self, name: str) -> None:
-        delattr(self._source.used(), name)
+    def restart(self, at: Position) -> int:
+        """What is taken next is what follows from there; gives back the first number that is not void."""
+        ...
 
-    def __dir__(self) -> list[str]:
-        return dir(self._source.used())
+    def error_of(self, failed: Failed) -> SwiftLoaderError:
+        """What to raise for a ticket that could not be made."""
+        ...
 
-    def __getitem__(self, index: Any) -> Any:
-        return self._source.used()[index]
+    def broke(self, error: BaseException) -> None:
+        """Nothing more is to come: `take` raises this."""
+        ...
 
-    def __iter__(self) -> Iterator[Any]:
-        return iter(self._source.used())
+    def worker_pids(self) -> list[int]:
+        """Of the workers that live, or have just died."""
+        ...
 
-    def __contains__(self, value: Any) -> bool:
-        return value in self._source.used()
+    def statistics(self) -> dict[str, float]:
+        """What is worth counting."""
+        ...
 
-    def __add__(self, other: Any) -> Any:
-        return self._source.used() + other
+    def tell_notes(self) -> None:
+        """Warns of what the user should know."""
+        ...
 
-    def __eq__(self, other: object) -> bool:
-        return bool(self._source.used() == other)
+    def abandon(self) -> None:
+        """Has everything end without waiting for it; takes no lock. Whoever waits in `take` is told."""
+        ...
 
-    def __hash__(self) -> int:
-        return hash(self._source.used())
-
-    def __repr__(self) -> str:
-        return repr(self._source.used())
-
-    def __reduce_ex__(self, protocol: Any) -> Any:
-        return self._source.used().__reduce_ex__(protocol)
+    def close(self) -> None:
+        """Ends everything; may be called twice."""
+        ...

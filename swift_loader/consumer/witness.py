@@ -25,7 +25,7 @@ from swift_loader.wire.recipe import Recipe
 
 
 class Witness:
-    """What one consumer keeps of what it sees."""
+    """What one consumer keeps of what it sees. Looks on at the pool too: see `swift_loader.pool.view.Onlooker`."""
 
     def __init__(self, recipe: Recipe, starves: str = "consumer") -> None:
         self._recipe = recipe
@@ -66,11 +66,9 @@ class Witness:
         if sys.platform == "linux":
             with contextlib.suppress(OSError, ConfigError):
                 self.live = Live(self._recipe, view)
-        if view is not None and self._trace is not None:
-            view.lanes = self._trace.lane
 
     def lane_of(self, thread: str) -> Lane | None:
-        """Where a thread is to tell what it does; None if nobody wants to know."""
+        """See `Onlooker`."""
         return None if self._trace is None else self._trace.lane(thread)
 
     def begin_epoch(self, at: Position, step_count: int) -> None:
@@ -187,14 +185,19 @@ class Witness:
             self._log.warning(message, **facts)
 
     def heard(self, worker: int, what: str) -> None:
-        """Writes what became of a worker. Called by the threads that serve workers."""
+        """See `Onlooker`."""
         if self._log is not None:
             self._log.info(what, worker=worker)
 
     def lost(self, worker: int, what: str) -> None:
-        """The same for a worker that has died: another takes its place, and yet it should not be."""
+        """See `Onlooker`. Another takes its place, and yet it should not be."""
         if self._log is not None:
             self._log.warning(what, worker=worker)
+
+    def ticked(self) -> None:
+        """See `Onlooker`."""
+        if self.live is not None:
+            self.live.look()
 
     def statistics(self) -> dict[str, float]:
         """Sums since the start, and shares and rates of the newest epoch, under flat names."""

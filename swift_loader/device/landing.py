@@ -18,7 +18,7 @@ import threading
 from dataclasses import dataclass
 from queue import Empty, SimpleQueue
 from time import perf_counter_ns
-from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeAlias, TypeVar
 
 from swift_loader.errors import LoaderClosed
 from swift_loader.telemetry.ranges import profiled
@@ -27,6 +27,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from swift_loader.device.stage import Cargo, StageAhead
+
+    #: To be called with what the thread did, from when to when.
+    Lane: TypeAlias = Callable[[tuple[str, int, int]], None]
 
 D = TypeVar("D")
 
@@ -37,7 +40,7 @@ class Deliveries(Protocol[D]):
     """Where deliveries come from, in the order in which they are to be handed out."""
 
     def take(self) -> D:
-        """The next one, waited for; calls what it was given for that before it waits."""
+        """The next one, waited for; the stage is settled before each wait."""
         ...
 
     def number(self, delivery: D) -> int:
@@ -66,7 +69,13 @@ class _Item(Generic[D]):
 class Landing(Generic[D]):
     """Lands deliveries ahead."""
 
-    def __init__(self, stage: StageAhead, deliveries: Deliveries[D], name: str) -> None:
+    def __init__(
+        self,
+        stage: StageAhead,
+        deliveries: Deliveries[D],
+        name: str,
+        lane_of: Callable[[str], Lane | None] = lambda _name: None,
+    ) -> None:
         self._stage = stage
         self._deliveries = deliveries
         self._queue: SimpleQueue[_Item[D]] = SimpleQueue()
@@ -86,9 +95,9 @@ class Landing(Generic[D]):
         """What ended the thread, if that was an error: nothing more will come."""
         self._closing = False
         self._in_hand: _Item[D] | None = None
-        self.name = name
-        self.lane: Callable[[tuple[str, int, int]], None] | None = None
-        """Where the thread tells what it does, if somebody wants to know."""
+        self._lane_of = lane_of
+        self._lane: Lane | None = None
+        """Where the thread tells what it does, if somebody wants to know: asked as it begins."""
         self._thread = threading.Thread(target=self._run, name=name, daemon=True)
 
     def start(self) -> None:
@@ -177,6 +186,7 @@ class Landing(Generic[D]):
 
     def _run(self) -> None:
         try:
+            self._lane = self._lane_of(self._thread.name)
             while self._has_room():
                 self._bring_one()
             self._stage.settle()
@@ -226,8 +236,8 @@ class Landing(Generic[D]):
         begun = perf_counter_ns()
         with profiled("land ahead"):
             item = self._landed(delivery, *unloaded)
-        if self.lane is not None:
-            self.lane(("land ahead", begun, perf_counter_ns()))
+        if self._lane is not None:
+            self._lane(("land ahead", begun, perf_counter_ns()))
         self._put(item)
 
     def _landed(self, delivery: D, cargo: Cargo, landed: Callable[[], None]) -> _Item[D]:

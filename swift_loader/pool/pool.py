@@ -22,7 +22,7 @@ from swift_loader.pool.reuse import ground_of, kept_statistics
 from swift_loader.pool.starter import Launcher, Starter
 from swift_loader.pool.telecom import Telecom
 from swift_loader.pool.tickets import Delivery, Failed
-from swift_loader.pool.view import View
+from swift_loader.pool.view import Onlooker, View
 from swift_loader.wire import messages
 
 if TYPE_CHECKING:
@@ -47,17 +47,13 @@ _CLOSED_MEANWHILE = "the loader was closed while a batch was waited for"
 class Pool:
     """The workers of one consumer."""
 
-    def __init__(self, recipe: Recipe, engine: Engine, memory_budget: int) -> None:
+    def __init__(self, recipe: Recipe, engine: Engine, memory_budget: int, onlooker: Onlooker) -> None:
         config = recipe.config
         most_slots = slots_allowed(config.worker_count)
         self.closing = False
         self.looks = config.measures
         self.sample_count = 0
-        self.before_waiting: Callable[[], None] | None = None
-        """Called by `take` before it waits: whoever copies from slots is to let go of those that it is done with."""
-        self.heard: Callable[[int, str], object] = lambda _worker, _what: None
-        """Called with a worker's number and what became of it, by the threads that serve workers."""
-        self.lost: Callable[[int, str], object] = self.heard  # the same, for one that has died
+        self.onlooker = onlooker
         self._recipe = recipe
         self._config = config
         self._notes = Notes()
@@ -157,8 +153,11 @@ class Pool:
 
     # The consumer's side ----------------------------------------------------------------------------------------
 
-    def take(self) -> Delivery:
+    def take(self, before_waiting: Callable[[], None]) -> Delivery:
         """The next delivery, waited for.
+
+        Args:
+            before_waiting: Called before each wait: whoever copies from slots is to let go of those it is done with.
 
         Raises:
             SwiftLoaderError: if none can come any more.
@@ -175,8 +174,7 @@ class Pool:
             if self.closing:
                 raise LoaderClosed(_CLOSED_MEANWHILE)
             self.tell_notes()
-            if self.before_waiting is not None:
-                self.before_waiting()
+            before_waiting()
             short_of_slots = self._exchange.look_for_slots()
             waited += 1
             if short_of_slots is not None and waited > 2:  # not at once: another thread may be dropping a batch
@@ -268,7 +266,7 @@ class Pool:
                 self._notes.put(failures.told_of_standstill(line, self._config.timeout_s))
             if instruction in (Instruction.LET_GO, Instruction.GIVE_UP):
                 lingering.append(line)
-        self.view.ticked()
+        self.onlooker.ticked()
         return lingering
 
     def died(self, line: Line) -> float | None:
@@ -298,7 +296,7 @@ class Pool:
     def _succession(self, line: Line, death: Death) -> float | None:
         if self.closing or self._fatal is not None:
             return None
-        self.lost(line.number, death.how)
+        self.onlooker.lost(line.number, death.how)
         if line.policy.state is State.GIVEN_UP:
             self.broke(failures.given_up(line, death, self._recipe.consumer))
             return None
@@ -343,7 +341,7 @@ class Pool:
             return
         self._launcher.will_need(hello.libraries)
         line.greet()
-        self.heard(line.number, f"{line.name} has built its dataset, in process {hello.pid}")
+        self.onlooker.heard(line.number, f"{line.name} has built its dataset, in process {hello.pid}")
 
     def _leaves(self, line: Line, leaving: Leaving) -> None:
         most = self._config.max_worker_nbytes or 0

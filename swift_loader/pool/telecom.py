@@ -86,7 +86,7 @@ class Telecom:
 
     def _run(self) -> None:
         try:
-            lane = self._pool.view.lane_of(self._thread.name)
+            lane = self._pool.onlooker.lane_of(self._thread.name)
             while not self._pool.closing:
                 self._ask_for_those_due()
                 self._welcome()

@@ -1,11 +1,10 @@
-"""What a pool looks like from outside: its workers, its slots, and who looks at them when.
+"""What a pool looks like from outside: its workers, its slots; and who looks on.
 
 Read without the pool's lock where a number that is a moment old will do. Knows nothing of what is made of it.
 """
 
 from __future__ import annotations
 
-import weakref
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Protocol, TypeAlias
 
@@ -19,11 +18,23 @@ if TYPE_CHECKING:
 Lane: TypeAlias = Callable[[tuple[str, int, int]], None]
 
 
-class Watcher(Protocol):
-    """Who looks on."""
+class Onlooker(Protocol):
+    """Who looks on while a pool works, and changes nothing. Called by telecom threads, several at a time."""
 
-    def look(self) -> None:
-        """Something may have changed. Called by telecom threads, twice a second while anything is being made."""
+    def heard(self, worker: int, what: str) -> None:
+        """What became of a worker."""
+        ...
+
+    def lost(self, worker: int, what: str) -> None:
+        """The same for one that has died."""
+        ...
+
+    def ticked(self) -> None:
+        """Something may have changed: four times a second while anything is being made."""
+        ...
+
+    def lane_of(self, thread: str) -> Lane | None:
+        """Where a thread is to tell what it does; None if nobody wants to know. Asked once, as the thread begins."""
         ...
 
 
@@ -34,23 +45,6 @@ class View:
         self._lines = lines
         self._exchange = exchange
         self.control_fd = control_fd
-        self._watcher: weakref.ref[Watcher] | None = None
-        self.lanes: Callable[[str], Lane] | None = None
-        """Gives the lane for a thread's name, if somebody wants to know."""
-
-    def watched_by(self, watcher: Watcher) -> None:
-        """From now on ``watcher`` looks on, for as long as somebody else needs it."""
-        self._watcher = weakref.ref(watcher)
-
-    def lane_of(self, thread: str) -> Lane | None:
-        """Where a thread is to tell what it does; None if nobody wants to know."""
-        return None if self.lanes is None else self.lanes(thread)
-
-    def ticked(self) -> None:
-        """A telecom thread has looked after its workers."""
-        watcher = None if self._watcher is None else self._watcher()
-        if watcher is not None:
-            watcher.look()
 
     def workers(self) -> list[WorkerShown]:
         """All workers, as they are now."""

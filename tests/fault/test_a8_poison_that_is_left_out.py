@@ -49,7 +49,7 @@ def test_a8_only_the_guilty_samples_are_missing_and_the_others_are_what_they_wou
 def test_a8_what_was_left_out_is_not_tried_again_and_counts_each_time():
     with skipping() as loader:
         assert flat(loader) == without({13})
-        lines = loader._runtime._pool._lines
+        lines = loader._runtime._source._lines
         first = sum(line.deaths for line in lines)
         assert first >= 2
         deaths = []

@@ -109,7 +109,7 @@ def test_a_delivery_that_is_taken_while_the_iteration_is_left_is_void():
 
     expected = on_host(Pictures, {}, 1)[0]
     with started(Pictures, {}) as loader:
-        exchange = loader._runtime._pool._exchange
+        exchange = loader._runtime._source._exchange
         until(lambda: exchange._dispatch.ready_count > 0)
         ready, exchange._ready = exchange._ready, Race()
         assert exchange.take(0.0) is None

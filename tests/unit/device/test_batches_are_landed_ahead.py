@@ -374,9 +374,7 @@ def test_the_thread_tells_from_when_to_when_it_landed_each_batch():
     told = []
 
     def told_of(*arguments):
-        landing = Landing(*arguments)
-        landing.lane = told.append
-        return landing
+        return Landing(*arguments, lambda _name: told.append)
 
     with World(RecordingDriver(), slots=4, ahead=2) as world, landing_in(world, told_of) as landing:
         for _ in range(3):
