@@ -36,54 +36,34 @@ _GIVEN = ("view", "at", "write", "fits")
 #: The numbers of Python's own that columns of these dtypes hold.
 NUMBERS: dict[str, type] = {"int64": int, "float64": float, "bool": bool}
 
-#: Later than any clock, in nanoseconds or seconds.
-NEVER = 1 << 62
-
 _FILL = """
 def fill(dataset, indices, watch):
     OPENING
     word, seq, cell, place = watch.word, watch.seq, watch.cell, watch.place
-    passes = watch.passes
-    # Numbers with a point: they cost half of what integers as large do. Past ``limit`` there is something to see: a
-    # sample slower than all before it, or, while something is due, each one.
-    due, slowest, least = NEVER if watch.due_ns == NEVER else watch.due_ns / 1e9, 0.0, 0.0
-    row, start, stop = -1, watch.rows.start, watch.rows.stop
-    for first, past, measures in ((0, start, False), (start, stop, True), (stop, len(indices), False)):
-        if first >= past:
-            continue
-        looks = measures or due != NEVER
-        begun = now = clock() if looks else NEVER
-        limit = now + least
-        for row, index in enumerate(indices[first:past], first):
-            if word[0] != seq:
-                raise watch.failed(None, index)
-            cell[place] = index
-            try:
-                sample = dataset[index]
-            except passes:
-                raise
-            except BaseException as error:
-                raise watch.failed(error, index) from error
-            if looks:
-                now = clock()
-                if now > limit:
-                    if now - limit + least > slowest:
-                        slowest, watch.slowest_index = now - limit + least, index
-                    if now > due:
-                        due = NEVER
-                        looks = measures
-                        watch.when_due()
-                    least = slowest if due == NEVER else 0.0
-                limit = now + least
-            BODY
-        else:
-            if measures:
-                watch.rows_ns = int((now - begun) * 1e9)
-            continue
-        break
+    passes, looks = watch.passes, watch.looks
+    fetching = slowest = 0.0  # in seconds: such numbers cost half of what integers as large do
+    row = -1
+    for row, index in enumerate(indices):
+        if word[0] != seq:
+            raise watch.failed(None, index)
+        cell[place] = index
+        if looks:
+            begun = clock()
+        try:
+            sample = dataset[index]
+        except passes:
+            raise
+        except BaseException as error:
+            raise watch.failed(error, index) from error
+        if looks:
+            took = clock() - begun
+            fetching += took
+            if took > slowest:
+                slowest, watch.slowest_index = took, index
+        BODY
     else:
         row += 1
-    watch.slowest_ns = int(slowest * 1e9)
+    watch.fetch_ns, watch.slowest_ns = int(fetching * 1e9), int(slowest * 1e9)
     CLOSING
     return row
 """
@@ -99,17 +79,13 @@ class Watch:
     cell: Any
     place: int
     """``cell[place]`` tells whoever looks which sample is at."""
-    due_ns: int
-    when_due: Callable[[], None]
-    """Called once the clock is past ``due_ns``."""
     failed: Callable[[BaseException | None, int], Exception]
     """What to raise where a sample cannot be had; given None, where the batch is not wanted."""
-    rows: range
-    """Among these the slowest sample is looked for. At others the clock is looked at only while something is due."""
+    looks: bool
+    """Whether each sample is timed."""
     passes: tuple[type[BaseException], ...] = ()
     """What is not the dataset's to raise: it goes on as it is."""
-    rows_ns: int = 0
-    """What these rows took."""
+    fetch_ns: int = 0
     slowest_ns: int = 0
     slowest_index: int = -1
     odd: Sequence[Any] = ()
@@ -208,7 +184,7 @@ class _Source:
 
     def __init__(self, columns: tuple[Column, ...], *, with_tensors: bool) -> None:
         self._columns = columns
-        self._names: dict[str, Any] = {"ndarray": np.ndarray, "clock": perf_counter, "NEVER": NEVER}
+        self._names: dict[str, Any] = {"ndarray": np.ndarray, "clock": perf_counter}
         if with_tensors:
             self._names.update(Tensor=sys.modules["torch"].Tensor, as_array=as_array)
         self._with_tensors = with_tensors
@@ -361,13 +337,13 @@ def _indented(head: str, lines: list[str]) -> str:
 
 def _fill(body: list[str], *, opening: str = "pass", closing: str) -> str:
     source = _FILL.replace("OPENING", opening).replace("CLOSING", closing)
-    return source.replace("BODY", "\n            ".join(body or ["pass"]))
+    return source.replace("BODY", "\n        ".join(body or ["pass"]))
 
 
 def _filling_together() -> Fill:
     opening = "samples = []; keep = samples.append"
     closing = "if not watch.gather(samples): row, watch.odd = 0, samples"
-    names: dict[str, Any] = {"clock": perf_counter, "NEVER": NEVER}
+    names: dict[str, Any] = {"clock": perf_counter}
     exec(_fill(["keep(sample)"], opening=opening, closing=closing), names)  # noqa: S102 - lines of ours alone
     return names["fill"]  # type: ignore[no-any-return] # just made
 

@@ -12,12 +12,13 @@ from time import perf_counter_ns
 from typing import TYPE_CHECKING, Any
 
 from swift_loader.batch.finite import refuse_what_is_not_finite
-from swift_loader.batch.rowcode import NEVER, Watch
+from swift_loader.batch.rowcode import Watch
 from swift_loader.errors import DataError, FailureReport
 from swift_loader.settings.loader import LoaderConfig
 from swift_loader.wire.page import INDEX, ROW, Cell
 from swift_loader.worker.crew import Crew
 from swift_loader.worker.info import WorkerInfo
+from swift_loader.worker.stopwatch import Stopwatch
 from swift_loader.worker.whole import as_given, drawn, samples_of, whole_batches_of
 
 if TYPE_CHECKING:
@@ -56,22 +57,6 @@ class _Skipped:
     report: FailureReport
 
 
-#: Samples that take less than this, fetched and collated, are not timed apart from their collate, nor are those of
-#: batches of more than so many ...
-_QUICK_NS = 5_000
-_MANY = 64
-#: ... but for one batch in so many, or in half as many as it has samples: then each of them is timed.
-_UNTIMED = 16
-#: Of more samples than this only so many in a row are looked at, in each batch others: a batch of whatever size costs
-#: no more. Unless they take so long that a look at each is less than a thousandth of it.
-_LOOKED_AT = 96
-_SLOW_NS = 75_000
-
-
-def _nothing() -> None:
-    pass
-
-
 def asks_singly(config: LoaderConfig) -> bool:
     """Whether samples are to be seeded, retried, looked at or left out one by one."""
     return config.retries > 0 or config.on_error == "skip" or config.random_per == "sample" or config.check_finite
@@ -95,18 +80,9 @@ class Fetcher:
         self._crew = Crew(config.worker_threads, self._in_thread) if config.worker_threads > 1 else None
         self._is_plain = not asks_singly(config)
         self._measures = config.measures
-        self._is_quick = self._is_slow = False
-        self._fetch_share = 0.0
-        self._left_untimed = 0
-        """So many batches more are not timed apart."""
+        self.watch = Stopwatch(measures=config.measures)
         self.following: Sequence[int] = ()
         """Samples that will probably be wanted after those of the batch."""
-        self.due_ns = NEVER
-        self.when_due: Callable[[], None] = _nothing
-        """Called between two samples once the clock is past ``due_ns``; only where they are fetched one by one."""
-        self.fetch_ns = 0
-        self.slowest_ns = 0
-        self.slowest_index = -1
         self.skipped: list[tuple[int, FailureReport]] = []
         self.left_out: dict[int, FailureReport] = {}
         """Samples that are not asked for, since they have killed workers; only with ``on_error="skip"``."""
@@ -115,11 +91,10 @@ class Fetcher:
         # As torch's loader does.
         self._fetch_all = whole_batches_of(dataset) if self._is_plain and self._crew is None else None
 
-    def begin(self, epoch: int, step: int) -> None:
-        """Forgets the batch before and seeds the generators for this one."""
+    def begin(self, epoch: int, step: int, count: int) -> None:
+        """Forgets the batch before and seeds the generators for this one, of ``count`` samples."""
         self.following = ()
-        self.fetch_ns = self.slowest_ns = 0
-        self.slowest_index = -1
+        self.watch.begin(count)
         self.skipped = []
         if self._crew is not None and epoch != self._info.epoch:
             self._crew.forget()  # the same samples may come first again, but not as they were in another epoch
@@ -155,59 +130,23 @@ class Fetcher:
         return self.careful or not self.left_out.keys().isdisjoint(indices)
 
     @property
-    def is_quick(self) -> bool:
-        """Whether timing each sample apart from its collate would cost too much: then `fill` it is."""
-        return self._is_quick and (self._left_untimed > 0 or not self._measures)
+    def fills(self) -> bool:
+        """Whether samples may be had by `fill`."""
+        return self._is_plain and self._crew is None
 
     def fill(
         self, indices: list[int], wanted: Wanted, fill: Fill, gather: Gather | None = None
     ) -> tuple[int, Sequence[Any]]:
-        """Has the samples fetched and stored in one loop; gives back how many, and those that it could not store.
-
-        One look at the clock for each still finds a slow one; what of the time was fetching is reckoned from the last
-        batch whose samples were timed apart.
-        """
-        words = self._cell.words
+        """Has the samples fetched and stored in one loop; gives back how many, and those that it could not store."""
         watch = Watch(
-            wanted.word, wanted.seq, words, INDEX, self.due_ns, self.when_due, self._failed,
-            self._looked_at(len(indices)), self._passes, gather=gather,
+            wanted.word, wanted.seq, self._cell.words, INDEX, self._failed, self.watch.is_close, self._passes,
+            gather=gather,
         )  # fmt: skip
         started = perf_counter_ns()
         count = fill(self._dataset, indices, watch)
         passed_ns = perf_counter_ns() - started
-        if self._measures:
-            self.slowest_ns, self.slowest_index = watch.slowest_ns, watch.slowest_index
-            if count == len(indices):
-                self._note_rest(watch.rows_ns, len(watch.rows), passed_ns, count)
-            self.fetch_ns = self._fetching_of(passed_ns)
-        self._note_pace(passed_ns, count, may_fill=count == len(indices))
+        self.watch.stored(passed_ns, watch.fetch_ns, watch.slowest_ns, watch.slowest_index)
         return count, watch.odd
-
-    def _looked_at(self, count: int) -> range:
-        """The rows among which the slowest sample is looked for."""
-        if not self._measures:
-            return range(0)
-        if count <= _LOOKED_AT or self._is_slow:
-            return range(count)
-        first = (self._info.epoch + self._info.step) * _LOOKED_AT % count
-        return range(first, min(first + _LOOKED_AT, count))
-
-    def _note_pace(self, passed_ns: int, count: int, *, may_fill: bool) -> None:
-        self._is_quick = may_fill and (passed_ns < _QUICK_NS * count or count > _MANY)
-        self._is_slow = passed_ns > _SLOW_NS * count
-
-    def _note_rest(self, looked_ns: int, looked_at: int, passed_ns: int, count: int) -> None:
-        """Where the others took twice as long as they should, the slowest is one of them: nobody knows which."""
-        should_ns = looked_ns * (count - looked_at) // max(1, looked_at)
-        more_ns = passed_ns - looked_ns - should_ns
-        if more_ns > max(should_ns, self.slowest_ns):
-            self.slowest_ns, self.slowest_index = more_ns, -1
-
-    def _fetching_of(self, passed_ns: int) -> int:
-        """How much of the time was fetching, where samples were not timed apart: of the slowest one, all."""
-        self._left_untimed -= 1
-        slowest_ns = min(passed_ns, self.slowest_ns)
-        return slowest_ns + int((passed_ns - slowest_ns) * self._fetch_share)
 
     def timed(self, action: Callable[[], Any], index: int | None) -> Any:
         """Runs ``action``, which fetches; its time counts as fetching, its error as the dataset's."""
@@ -219,7 +158,8 @@ class Fetcher:
         except BaseException as error:
             raise MakeFailed(self._report(error, index)) from error
         finally:
-            self._took(perf_counter_ns() - begun, -1 if index is None else index)
+            took = perf_counter_ns() - begun
+            self.watch.took(took, took, -1 if index is None else index)
 
     def close(self) -> None:
         """Ends the threads."""
@@ -229,21 +169,15 @@ class Fetcher:
     def _one_by_one(self, indices: list[int], wanted: Wanted) -> Iterator[Any]:
         dataset, cell, word, seq = self._dataset, self._cell.words, wanted.word, wanted.seq
         plain, passes = self._is_plain, self._passes
+        looks, begun, fetch_ns, slowest_ns, slowest_index = self.watch.is_close, 0, 0, 0, -1
         started = perf_counter_ns()
-        fetch_ns, slowest_ns = 0, self.slowest_ns
-        due_ns, count = self.due_ns, len(indices)
-        apart = self._measures and (count <= _MANY or self._left_untimed <= 0)
-        rows = range(count) if apart else self._looked_at(count)
-        first, past = rows.start if rows else -1, rows.stop
-        ended = started
         for row, index in enumerate(indices):
             # The next two lines are `not wanted` and `cell.at`: for small samples the calls would cost as much again.
             if word[0] != seq:
                 raise TakenBack
             cell[ROW], cell[INDEX] = row, index
-            if apart or row == first or due_ns != NEVER:
-                ended = perf_counter_ns()
-                due_ns = due_ns if ended <= due_ns else self._is_due()
+            if looks:
+                begun = perf_counter_ns()
             if plain:
                 try:
                     sample = dataset[index]
@@ -253,35 +187,16 @@ class Fetcher:
                     raise self._failed(error, index) from error
             else:
                 sample = self._patiently(index)
-            if first <= row < past:
-                begun, ended = ended, perf_counter_ns()
-                took = ended - begun
+            if looks:
+                took = perf_counter_ns() - begun
                 fetch_ns += took
                 if took > slowest_ns:
-                    slowest_ns = took
-                    self.slowest_index = index
+                    slowest_ns, slowest_index = took, index
             if type(sample) is not _Skipped:
                 yield sample
             else:
                 self.skipped.append((index, sample.report))
-        self.slowest_ns = slowest_ns
-        self._sum_up(fetch_ns, max(1, perf_counter_ns() - started), count, len(rows), apart=apart)
-
-    def _is_due(self) -> int:
-        """Does it; gives back when to do it again."""
-        self.when_due()
-        return NEVER
-
-    def _sum_up(self, fetch_ns: int, passed_ns: int, count: int, looked_at: int, *, apart: bool) -> None:
-        """The samples of a batch were fetched one by one, and timed apart from what was done with them, or not."""
-        self._note_pace(passed_ns, count, may_fill=self._is_plain)
-        if apart:
-            self._left_untimed = max(_UNTIMED, count // 2)
-            self._fetch_share = fetch_ns / passed_ns
-            self.fetch_ns += fetch_ns
-        elif self._measures:
-            self._note_rest(fetch_ns, looked_at, passed_ns, count)
-            self.fetch_ns += self._fetching_of(passed_ns)
+        self.watch.stored(perf_counter_ns() - started, fetch_ns, slowest_ns, slowest_index)
 
     def batch(self, indices: list[int], wanted: Wanted) -> Any:
         """What a collate of the user's is given: the list of samples, or what ``__getitems__`` made of all of them."""
@@ -310,8 +225,7 @@ class Fetcher:
             begun = perf_counter_ns() if self._measures else 0
             sample, took = next(results)
             if self._measures:
-                self.fetch_ns += perf_counter_ns() - begun
-                self._note_slowest(took, index)
+                self.watch.took(perf_counter_ns() - begun, took, index)
             if type(sample) is not _Skipped:
                 yield sample
             else:
@@ -361,11 +275,3 @@ class Fetcher:
             told = f"{report.text} (len() was {self.sample_count}, so sample {index} {should})"
             report = replace(report, text=told)
         return report
-
-    def _took(self, nanoseconds: int, index: int) -> None:
-        self.fetch_ns += nanoseconds
-        self._note_slowest(nanoseconds, index)
-
-    def _note_slowest(self, nanoseconds: int, index: int) -> None:
-        if nanoseconds > self.slowest_ns:
-            self.slowest_ns, self.slowest_index = nanoseconds, index

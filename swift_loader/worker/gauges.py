@@ -14,7 +14,6 @@ import mmap
 import os
 from time import perf_counter_ns, process_time_ns
 
-from swift_loader.batch.rowcode import NEVER
 from swift_loader.wire.messages import Leaving
 
 #: Batches that were made in less than this, together, are not worth a look; nor are those that took a sixteenth of all
@@ -62,6 +61,8 @@ class Clocks:
             return 0
 
 
+#: Later than any clock.
+NEVER = 1 << 62
 #: Looking costs 3 us.
 _EVERY_NS = 10_000_000
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import itertools
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from time import perf_counter_ns
 from typing import Any
@@ -90,16 +90,6 @@ class BatchMaker:
         self._reader = reader if alone and not singly else None
         """Writes the samples of a batch to their rows itself."""
 
-    @property
-    def is_plain(self) -> bool:
-        """Whether batches are made sample by sample, with nothing of the user's after the last one."""
-        config = self._config
-        return not (self.looks_ahead or self._reader is not None or config.collate_fn or config.batch_encoder)
-
-    def call_at(self, due_ns: int, action: Callable[[], None]) -> None:
-        """Has ``action`` called between two samples, once the clock is past ``due_ns``."""
-        self._fetcher.due_ns, self._fetcher.when_due = due_ns, action
-
     def make(self, seq: int, epoch: int, step: int, berth: Berth) -> Made:
         """Makes one batch.
 
@@ -113,7 +103,7 @@ class BatchMaker:
         self._cell.enter(FETCHES, seq)
         indices = self._indices(epoch, step)
         fetcher = self._fetcher
-        fetcher.begin(epoch, step)
+        fetcher.begin(epoch, step, len(indices))
         fetcher.careful = berth.careful
         self._read_to(None)
         if self.looks_ahead and berth.following is not None:
@@ -153,14 +143,13 @@ class BatchMaker:
         return self._timed(made, berth, gathered - begun, perf_counter_ns() - gathered)
 
     def _timed(self, made: Made, berth: Berth, gather_ns: int, encode_ns: int) -> Made:
-        fetcher, slot_ns = self._fetcher, berth.slot_ns
-        collate_ns = max(0, gather_ns - fetcher.fetch_ns)  # threads fetch more time than passes
+        watch, slot_ns = self._fetcher.watch, berth.slot_ns
+        collate_ns = max(0, gather_ns - watch.fetch_ns)  # threads fetch more time than passes
         if slot_ns:  # made while the first sample, or the first object, was stored
             encode_ns = max(0, encode_ns - max(0, slot_ns - collate_ns))
             collate_ns = max(0, collate_ns - slot_ns)
-        slowest = fetcher.slowest_ns, fetcher.slowest_index
-        made.cost = Cost(fetcher.fetch_ns, collate_ns, encode_ns, slot_ns, *slowest)
-        made.skipped = fetcher.skipped
+        made.cost = Cost(watch.fetch_ns, collate_ns, encode_ns, slot_ns, watch.slowest_ns, watch.slowest_index)
+        made.skipped = self._fetcher.skipped
         return made
 
     def _default_collated(self, indices: list[int], berth: Berth) -> tuple[BatchSpec, int, list[list[Any]]]:
@@ -203,9 +192,9 @@ class BatchMaker:
     def _filled(
         self, spec: BatchSpec | None, indices: list[int], berth: Berth
     ) -> tuple[RowWriter | None, int, Sequence[Any]]:
-        """Has quick samples stored in one go: the writer, how many rows it has, and samples that did not fit."""
+        """Has samples stored as they are fetched: the writer, how many rows it has, and samples that did not fit."""
         fetcher = self._fetcher
-        if spec is None or spec.capacity < len(indices) or not (fetcher.is_quick or fetcher.is_whole):
+        if spec is None or spec.capacity < len(indices) or not (fetcher.fills or fetcher.is_whole):
             return None, 0, ()
         writer = self._writer(spec, berth)
         writer.begin()
@@ -234,7 +223,7 @@ class BatchMaker:
             return False
         begun = perf_counter_ns()
         whole = kept.read_into(found, self._writer(spec, berth).leaves(len(indices)))
-        self._fetcher.fetch_ns += perf_counter_ns() - begun
+        self._fetcher.watch.took(perf_counter_ns() - begun, 0)
         return whole
 
     def _writer_for(self, first: Any, indices: list[int], berth: Berth) -> RowWriter:

@@ -1,9 +1,9 @@
 """The worker's side of the channel: parcels of quick batches leave together.
 
 A send that wakes the consumer costs both 12 us and more, as much as a third of a small batch. So a parcel waits for the
-next ones while more such batches are ordered: for eleven others, which is how many are ordered at a time, or for a
-millisecond, which the maker watches between samples. A thread watches too, every 20 ms while something waits: a sample
-that blocks must not keep back what is done.
+next one if another batch is ordered and will, if it takes as long as this one, be there within a millisecond of the
+first that waits; for eleven others at most, which is how many are ordered at a time. A thread sees to it that a sample
+that blocks does not keep back what is done.
 """
 
 from __future__ import annotations
@@ -14,7 +14,6 @@ import time
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from swift_loader.batch.rowcode import NEVER
 from swift_loader.wire import messages
 
 if TYPE_CHECKING:
@@ -22,7 +21,7 @@ if TYPE_CHECKING:
 
 _TOGETHER = 12
 _PATIENCE_NS = 1_000_000
-_WATCH_S = 0.02
+_WATCH_S = 0.005
 
 
 class Outbox:
@@ -31,8 +30,8 @@ class Outbox:
     def __init__(self, channel: SocketChannel) -> None:
         self._channel = channel
         self._waiting: list[bytes] = []
-        self.due_ns = NEVER
-        """When what waits must leave."""
+        self._due_ns = 0
+        """When what waits must leave, if something does."""
         self._lock = threading.Lock()
         self._something_waits = threading.Event()
         self._watcher: threading.Thread | None = None
@@ -42,13 +41,19 @@ class Outbox:
         self.flush()
         self._channel.send(datagram, fds)
 
-    def send_soon(self, parcel: bytes, now_ns: int) -> None:
+    @staticmethod
+    def may_wait(made_ns: int) -> bool:
+        """Whether the next batch, which will take as long as this one, is worth waiting for."""
+        return made_ns < _PATIENCE_NS
+
+    def send_soon(self, parcel: bytes, made_ns: int) -> None:
         """Sends together with others. The parcel has no attachment, and another order is in hand."""
+        now_ns = time.perf_counter_ns()
         with self._lock:
+            if not self._waiting:
+                self._due_ns = now_ns + _PATIENCE_NS
             self._waiting.append(parcel)
-            if self.due_ns == NEVER:
-                self.due_ns = now_ns + _PATIENCE_NS
-            leaves = len(self._waiting) >= _TOGETHER or now_ns >= self.due_ns
+            leaves = len(self._waiting) >= _TOGETHER or now_ns + made_ns >= self._due_ns
         if leaves:
             self.flush()
         elif not self._something_waits.is_set():
@@ -66,7 +71,6 @@ class Outbox:
         """Sends what waits."""
         with self._lock:  # held while sending, so that nothing overtakes what the watcher has begun to send
             waiting, self._waiting = self._waiting, []
-            self.due_ns = NEVER
             if waiting:
                 self._channel.send(messages.join_parcels(waiting))
 
@@ -74,7 +78,7 @@ class Outbox:
         with contextlib.suppress(OSError):  # the consumer has gone; the worker's own thread hears of it too
             while self._something_waits.wait():
                 time.sleep(_WATCH_S)
-                if time.perf_counter_ns() > self.due_ns:
+                if time.perf_counter_ns() > self._due_ns:
                     self.flush()
                 self._something_waits.clear()
                 if self._waiting:  # looked at after the clearing: what came in between is watched on

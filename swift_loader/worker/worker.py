@@ -20,7 +20,6 @@ from collections.abc import Callable
 from time import perf_counter_ns
 
 from swift_loader.batch.layout import BatchSpec
-from swift_loader.batch.rowcode import NEVER
 from swift_loader.errors import FailureReport
 from swift_loader.host.memory import with_memory_told
 from swift_loader.travel.payload import unpack
@@ -34,7 +33,7 @@ from swift_loader.wire.stacks import write_stacks_to
 from swift_loader.worker import faultpoints, guard
 from swift_loader.worker.berth import refuse_too_large
 from swift_loader.worker.fetch import MakeFailed, TakenBack, Wanted
-from swift_loader.worker.gauges import Clocks, Scale
+from swift_loader.worker.gauges import NEVER, Clocks, Scale
 from swift_loader.worker.info import SetEpoch, WorkerInfo, set_worker_info
 from swift_loader.worker.libraries import libraries_since
 from swift_loader.worker.maker import BatchMaker, Made
@@ -45,8 +44,6 @@ from swift_loader.worker.reuse import carousel_at, kept, repeated
 _SPEC_IDS = 64
 #: Of a sample that was left out, this much of the reason is told.
 _REASON_LENGTH = 300
-#: A parcel waits for the next ones where batches are collated in less than this.
-_QUICK_NS = 200_000
 
 
 def run(channel_fd: int, lifeline_fd: int, name: str, recipe: Recipe | None) -> None:
@@ -143,7 +140,6 @@ class Worker:
         self._maker = maker
         self._clocks = Clocks() if maker.measures else None
         self._looks_ahead = maker.looks_ahead
-        self._may_wait = maker.is_plain
         self._careful: set[int] = set()
         """Orders to be made sample by sample."""
         self._set_epoch = set_epoch
@@ -252,10 +248,10 @@ class Worker:
             new_spec = made.spec if is_new else None
             parcel.attachment = Attachment(new_spec, made.stream, made.spans, berth.made is not None, skipped)
         datagram = messages.write_parcel(parcel)
-        is_quick = parcel.attachment is None and self._may_wait and cost.collate_ns < _QUICK_NS
-        if is_quick and (self._orders or self._channel.has_message()):
-            self._outbox.send_soon(datagram, perf_counter_ns())
-            self._maker.call_at(self._outbox.due_ns, self._outbox.flush)
+        # What threads fetch ahead says nothing of how long the next batch will take.
+        may_wait = parcel.attachment is None and not self._looks_ahead and self._outbox.may_wait(cost.made_ns)
+        if may_wait and (self._orders or self._channel.has_message()):
+            self._outbox.send_soon(datagram, cost.made_ns)
         elif berth.made is None:
             self._outbox.send(datagram)
         else:

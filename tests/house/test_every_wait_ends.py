@@ -46,7 +46,7 @@ ENDS = {
     ("reuse/shared.py", "send_fds"): "a few bytes, into a socket that was just made",
     ("pool/starter.py", "get"): "close() puts an item",
     ("worker/outbox.py", "wait"): "a daemon thread of a worker, which ends with it",
-    ("worker/outbox.py", "sleep"): "20 ms",
+    ("worker/outbox.py", "sleep"): "5 ms",
     ("reuse/shared.py", "accept"): "never waits: its timeout is 0",
     ("reuse/shared.py", "recv_fds"): "its socket has a timeout",
     ("testing/faulty.py", "sleep"): "it is the fault: the loader under test ends it",

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from swift_loader.batch.collate import RowWriter, spec_of
-from swift_loader.batch.rowcode import NEVER, Watch
+from swift_loader.batch.rowcode import Watch
 from tests.unit.batch.samples import examples
 
 ODD = {
@@ -34,8 +34,9 @@ def _plain(index):
 
 def _watch(**changes):
     words = memoryview(mmap.mmap(-1, 4096)).cast("q")
-    return Watch(**{"word": words[:1], "seq": 0, "cell": words[8:], "place": 2, "due_ns": NEVER, "when_due": None,
-                    "failed": Seen, "rows": range(99), **changes})  # fmt: skip
+    return Watch(
+        **{"word": words[:1], "seq": 0, "cell": words[8:], "place": 2, "failed": Seen, "looks": True, **changes}
+    )
 
 
 def _writer(capacity=8):
@@ -110,40 +111,30 @@ class Tardy(list):
         return super().__getitem__(index)
 
 
-@pytest.mark.parametrize(
-    ("rows", "slowest"),
-    [(range(8), 2), (range(2, 3), 2), (range(3, 8), 6), (range(6, 7), 6), (range(0), -1)],
-)
-def test_the_slowest_is_looked_for_among_some_rows(rows, slowest):
+@pytest.mark.parametrize("looks", [True, False])
+def test_fetching_is_timed_and_the_slowest_sample_found_where_it_is_looked_for(looks):
     (writer, expected), (filler, memory) = _writer(), _writer()
     samples = Tardy(map(_plain, range(8)))
     for row in range(8):
         writer.write(row, samples[row])
-    watch = _watch(rows=rows)
+    watch = _watch(looks=looks)
     assert filler.fill(samples, list(range(8)), watch) == 8
     assert memory.tobytes() == expected.tobytes()
-    assert watch.slowest_index == slowest
-    shortest_ns = {2: 20_000_000, 6: 10_000_000, -1: 0}[slowest]
-    assert watch.slowest_ns >= shortest_ns
-    assert watch.rows_ns >= shortest_ns
+    assert watch.slowest_index == (2 if looks else -1)
+    assert watch.slowest_ns >= (20_000_000 if looks else 0)
+    assert watch.fetch_ns >= (30_000_000 if looks else 0)
+    assert looks or (watch.slowest_ns, watch.fetch_ns) == (0, 0)
 
 
-@pytest.mark.parametrize("rows", [range(3), range(2, 5), range(0)])
+@pytest.mark.parametrize("looks", [True, False])
 @pytest.mark.parametrize("at", [0, 2, 4, 5])
-def test_it_stops_at_an_odd_sample_wherever_it_looks(rows, at):
+def test_it_stops_at_an_odd_sample_whether_it_looks_or_not(looks, at):
     samples = [_plain(index) for index in range(6)]
     samples[at] = "odd"
     writer, _ = _writer()
-    watch = _watch(rows=rows)
+    watch = _watch(looks=looks)
     assert writer.fill(samples, list(range(6)), watch) == at
     assert watch.odd == ("odd",)
-
-
-def test_what_is_due_is_done_once():
-    writer, _ = _writer()
-    done = []
-    writer.fill(list(map(_plain, range(4))), [0, 1, 2], _watch(due_ns=0, when_due=lambda: done.append(1)))
-    assert done == [1]
 
 
 def test_what_was_written_for_one_memory_serves_another():

@@ -12,7 +12,7 @@ from torch.utils.data import default_collate
 
 from swift_loader.batch.collate import RowWriter, spec_of
 from swift_loader.batch.misfit import Misfit, Rounded
-from swift_loader.batch.rowcode import NEVER, Watch
+from swift_loader.batch.rowcode import Watch
 from tests.unit.batch.samples import collated, examples, landed, same
 
 ROWS = 6
@@ -73,7 +73,7 @@ GRADED = {
 
 def _watch():
     words = memoryview(mmap.mmap(-1, 4096)).cast("q")
-    return Watch(words[:1], 0, words[8:], 2, NEVER, None, None, range(ROWS), (Exception,))
+    return Watch(words[:1], 0, words[8:], 2, None, True, (Exception,))
 
 
 def _writer(first, capacity=ROWS):

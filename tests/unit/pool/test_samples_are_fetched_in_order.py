@@ -22,7 +22,7 @@ def fetchers():
 
     def make(dataset, **settings):
         made.append(fetcher(dataset, **settings))
-        made[-1].begin(0, 0)
+        made[-1].begin(0, 0, 4)
         return made[-1]
 
     yield make
@@ -54,7 +54,7 @@ class Flaky:
 def test_a_sample_is_tried_as_often_as_was_set_and_then_left_out_or_raised(failures, retries, skip, threads):
     dataset = Flaky(failures)
     one = fetcher(dataset, retries=retries, on_error="skip" if skip else "raise", worker_threads=threads)
-    one.begin(0, 0)
+    one.begin(0, 0, 4)
     lost = [index for index, count in enumerate(failures) if count > retries]
     try:
         if lost and not skip:
@@ -92,7 +92,7 @@ def test_threads_ask_for_samples_of_the_following_batch_and_no_further_than_twic
     one = fetchers(dataset, worker_threads=2)
     one.following = range(50, 60)
     assert _all(one, [0, 1, 2]) == [0, 1, 2]
-    one.begin(0, 1)
+    one.begin(0, 1, 4)
     assert _all(one, list(range(50, 60))) == list(range(50, 60))
     assert sorted(asked) == [0, 1, 2, *range(50, 60)]
 
@@ -102,7 +102,7 @@ def test_what_was_asked_for_in_vain_is_forgotten(fetchers):
     one = fetchers(dataset, worker_threads=2)
     one.following = range(50, 60)
     assert _all(one, [0, 1, 2]) == [0, 1, 2]
-    one.begin(0, 5)
+    one.begin(0, 5, 4)
     assert _all(one, [7, 8]) == [7, 8]
 
 
@@ -112,7 +112,7 @@ def test_samples_of_another_epoch_are_fetched_anew(fetchers):
     one.following = range(4)
     assert _all(one, [4, 5]) == [0, 0]
     epoch[0] = 1
-    one.begin(1, 0)
+    one.begin(1, 0, 4)
     assert _all(one, list(range(4))) == [1] * 4
 
 
@@ -127,7 +127,7 @@ def test_a_thread_that_fails_too_late_is_not_counted_for_the_next_batch(fetchers
     samples = one.samples([0, 1], Wanted([1], 1))
     assert next(samples) == "a"
     samples.close()
-    one.begin(0, 1)
+    one.begin(0, 1, 4)
     late.set()
     assert _all(one, [2, 3]) == ["c", "d"]
     assert one.skipped == []
@@ -151,7 +151,7 @@ class Whole(Listed):
 def test_a_dataset_that_gives_whole_batches_is_asked_for_them(fetchers):
     one = fetchers(Whole(list("abc")))
     assert _all(one, [2, 0]) == [("whole", "c"), ("whole", "a")]
-    assert one.fetch_ns > 0
+    assert one.watch.fetch_ns > 0
 
 
 @pytest.mark.parametrize(
@@ -247,5 +247,5 @@ def test_the_slowest_sample_is_named(fetchers):
     for settings in ({}, {"worker_threads": 2}, {"retries": 1}):
         one = fetchers(Listed([1, 2, slow, 4]), **settings)
         _all(one, [0, 1, 2, 3])
-        assert one.slowest_index == 2
-        assert one.fetch_ns >= one.slowest_ns > 0
+        assert one.watch.slowest_index == 2
+        assert one.watch.fetch_ns >= one.watch.slowest_ns > 0

@@ -35,11 +35,10 @@ def making(dataset, batch_size, **settings):
     return Making(dataset, batch_size=batch_size, **settings)
 
 
-@pytest.mark.parametrize("batch_size", [8, 200])
+@pytest.mark.parametrize("batch_size", [8, 64])
 @pytest.mark.parametrize("settings", [{}, {"collate_fn": np.stack}, {"retries": 1}, {"worker_threads": 2}])
 def test_the_slowest_sample_is_named_and_its_time_is_fetching(batch_size: int, settings: dict):
-    looked_at = 2 * fetch._LOOKED_AT % batch_size if batch_size > fetch._LOOKED_AT else 5
-    slow = 2 * batch_size + looked_at
+    slow = 2 * batch_size + 5
     one = making(Tardy(3 * batch_size, slow), batch_size, **settings)
     for step in range(3):
         made = one.made(step)
@@ -50,38 +49,26 @@ def test_the_slowest_sample_is_named_and_its_time_is_fetching(batch_size: int, s
 
 
 @pytest.mark.parametrize("settings", [{}, {"collate_fn": np.stack}, {"retries": 1}])
-def test_a_slow_sample_among_those_that_were_not_timed_is_known_to_be_there(settings: dict):
-    one = making(Tardy(600, slow=2 * 200 + 5, slow_s=0.2), 200, **settings)
-    for step in range(3):
-        one.maker._fetcher._is_slow = False  # as a busy machine may make it seem
-        made = one.made(step)
-    assert made.cost.slowest_index == -1
-    assert made.cost.slowest_ns > 0.15 * NS
-    assert made.cost.fetch_ns > 0.15 * NS
+@pytest.mark.parametrize(("batch_size", "every"), [(65, 2), (128, 2), (200, 4), (1024, 16)])
+def test_of_large_batches_one_in_so_many_is_timed_sample_by_sample(batch_size: int, every: int, settings: dict):
+    one = making(Tardy(3 * every * batch_size, slow=-1), batch_size, **settings)
+    costs = [one.made(step).cost for step in range(3 * every)]
+    timed = [step for step, cost in enumerate(costs) if cost.slowest_index >= 0]
+    assert timed == [0, every, 2 * every]
+    assert all(cost.fetch_ns > 0 for cost in costs)
 
 
-def test_of_large_batches_each_row_is_timed_sooner_or_later():
-    one = making(Tardy(1200, slow=-1), 300)
-    looked_at = set()
-    for step in range(4):
-        one.made(step)
-        one.maker._fetcher._is_slow = False
-        rows = one.maker._fetcher._looked_at(300)
-        assert 0 < len(rows) <= fetch._LOOKED_AT
-        looked_at.update(rows)
-    assert looked_at == set(range(300))
-
-
-def test_where_samples_are_slow_each_is_timed():
+def test_what_was_fetching_is_reckoned_from_the_batch_that_was_timed():
     class Slow(Tardy):
         def __getitem__(self, index):
             time.sleep(1e-4)
             return super().__getitem__(index)
 
-    one = making(Slow(600, slow=2 * 200 + 5), 200)
-    for step in range(3):
-        made = one.made(step)
-    assert made.cost.slowest_index == 2 * 200 + 5
+    one = making(Slow(256, slow=-1), 128)
+    one.made(0)
+    cost = one.made(1).cost
+    assert cost.slowest_index == -1
+    assert cost.fetch_ns > 0.0128 * NS * 0.8
 
 
 @pytest.mark.parametrize("batch_size", [8, 200])
@@ -96,18 +83,14 @@ def test_where_nobody_wants_to_know_samples_are_not_timed(batch_size: int, setti
 
 
 @pytest.mark.parametrize("measures", [True, False])
-def test_the_clock_is_looked_at_so_often_for_however_many_samples_or_not_at_all(measures: bool, monkeypatch):
-    one = making(Tardy(600, slow=-1), 200, benchmark=measures, retries=1)
+def test_the_clock_is_looked_at_for_64_samples_a_batch_or_not_at_all(measures: bool, monkeypatch):
+    one = making(Tardy(3200, slow=-1), 200, benchmark=measures, retries=1)
     looks = []
     monkeypatch.setattr(fetch, "perf_counter_ns", lambda: looks.append(1) or time.perf_counter_ns())
-    counts = []
-    for step in range(3):
-        looks.clear()
-        one.maker._fetcher._is_slow = False
+    for step in range(16):
         one.made(step)
-        counts.append(len(looks))
-    # All rows but once in a while; after that some of them: of the third batch those that are left from row 192 on.
-    assert counts == ([402, 99, 11] if measures else [2, 2, 2])
+    of_samples = len(looks) - 2 * 16  # each batch is timed as a whole
+    assert of_samples == (2 * 200 * 4 if measures else 0)
 
 
 def test_making_a_slot_is_neither_fetching_nor_collating():
