@@ -69,8 +69,8 @@ def _judged(lab: Lab, peace: _Run, fire: _Run) -> Finding:
         return Finding(NAME, "problem", text, "see determinism", figures=figures)
     text = (
         f"{len(fire.batches)} batches came complete and in order while a worker was killed, then all of them, then "
-        f"one stopped; the longest wait was {words.seconds(fire.longest_s)}, close() took {words.seconds(fire.close_s)} and "
-        "left nothing"
+        f"one stopped; the longest wait was {words.seconds(fire.longest_s)}, close() took "
+        f"{words.seconds(fire.close_s)} and left nothing"
     )
     return Finding(NAME, "ok", text, figures=figures)
 

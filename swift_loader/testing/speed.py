@@ -33,8 +33,8 @@ def check(lab: Lab) -> Iterator[Finding]:
         "median_s": median, "p95_s": p95, "slowest_s": times[-1], "waiting_share": waiting, "batch_s": batch_s,
     }  # fmt: skip
     text = (
-        f"{words.seconds(median)} a sample, 95 % below {words.seconds(p95)}, slowest {words.seconds(times[-1])} (sample "
-        f"{slowest.index}); a batch of {size} takes a worker {words.seconds(batch_s)}"
+        f"{words.seconds(median)} a sample, 95 % below {words.seconds(p95)}, slowest {words.seconds(times[-1])} "
+        f"(sample {slowest.index}); a batch of {size} takes a worker {words.seconds(batch_s)}"
     )
     if batch_s > _STEP_S / 2:
         text += f", so steps of {words.seconds(_STEP_S)} need {_workers(batch_s / _STEP_S)}"

@@ -58,5 +58,5 @@ def test_counts():
 
 @given(st.floats(min_value=0, max_value=1e12))
 def test_no_figure_is_wider_than_its_column(value: float):
-    assert len(words.seconds(value)) <= 8
+    assert len(words.seconds(value)) <= 7
     assert len(words.duration(min(value, 1e9))) <= 7
