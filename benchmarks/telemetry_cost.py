@@ -37,7 +37,7 @@ from swift_loader.telemetry import Moments
 from swift_loader.wire.messages import Cost, Parcel
 from swift_loader.wire.page import Cell
 from swift_loader.wire.recipe import Recipe
-from swift_loader.worker.fetch import Wanted
+from swift_loader.worker.berth import Wanted
 from swift_loader.worker.gauges import Clocks
 from swift_loader.worker.info import WorkerInfo
 from swift_loader.worker.maker import BatchMaker

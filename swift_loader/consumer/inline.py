@@ -9,8 +9,6 @@ from __future__ import annotations
 from time import perf_counter_ns, process_time_ns
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
 from swift_loader.errors import FailureReport, LoaderClosed
 from swift_loader.plan.position import Position
 from swift_loader.pool.failures import error_of, start_error
@@ -20,8 +18,8 @@ from swift_loader.pool.tickets import Delivery, Failed, Full, Ticket
 from swift_loader.wire.messages import Attachment, Parcel
 from swift_loader.wire.page import Cell
 from swift_loader.wire.recipe import Recipe, checked_length
-from swift_loader.worker.berth import refuse_too_large
-from swift_loader.worker.fetch import MakeFailed, Wanted
+from swift_loader.worker.berth import HeapBerth
+from swift_loader.worker.fetch import MakeFailed
 from swift_loader.worker.generators import put_back
 from swift_loader.worker.info import WorkerInfo, set_worker_info
 from swift_loader.worker.maker import BatchMaker, Made
@@ -37,25 +35,6 @@ if TYPE_CHECKING:
 
 #: The consumer's own thread stands for its only worker.
 _WORKER = 0
-
-
-class HeapMemory:
-    """Room for one batch in this process's own memory; goes when the last array on it goes. See `Holding`."""
-
-    room = None
-    """There is nothing that outlives the batch."""
-
-    def __init__(self, nbytes: int) -> None:
-        self.memory = np.empty(nbytes, np.uint8)
-        self.nbytes = nbytes
-        self.views: dict[Any, Any] = {}
-
-    def landed(self) -> None:
-        """Nobody waits for the memory."""
-
-    def array(self, shape: tuple[int, ...], dtype: str, offset: int) -> Any:
-        """An array on it."""
-        return np.ndarray(shape, dtype, self.memory, offset)
 
 
 class InlinePool:
@@ -120,7 +99,7 @@ class InlinePool:
         self._seq += 1
         ticket = Ticket(self._seq, self._at.epoch, self._at.step)
         self._at.took(ticket.step, self._plan.step_count(ticket.epoch, self._recipe.consumer))
-        berth = _HeapBerth(self._recipe.config.max_batch_nbytes)
+        berth = HeapBerth(self._recipe.config.max_batch_nbytes)
         looks = self._recipe.config.measures
         begun = process_time_ns() if looks else 0
         try:
@@ -135,10 +114,8 @@ class InlinePool:
         attachment = Attachment(None, made.stream, made.spans, skipped=skipped)
         cost = made.cost._replace(cpu_ns=process_time_ns() - begun) if looks else made.cost
         parcel = Parcel(ticket.seq, ticket.seq, 0, made.rows, made.nbytes, cost, attachment, made.spec)
-        memory = berth.room(0)
-        memory.views = {}  # the maker kept its own there, under the keys that the stage will use for its own
         self.tell_notes()
-        return Full(ticket, parcel, _WORKER, perf_counter_ns() if looks else 0, hold=memory)
+        return Full(ticket, parcel, _WORKER, perf_counter_ns() if looks else 0, hold=berth.taken())
 
     def restart(self, at: Position) -> int:
         """What is taken next is what follows from there; gives back the number of its ticket."""
@@ -178,7 +155,7 @@ class InlinePool:
             self._ground.close()
         self._ground, self._closed = None, True
 
-    def _make(self, ticket: Ticket, berth: _HeapBerth) -> Made:
+    def _make(self, ticket: Ticket, berth: HeapBerth) -> Made:
         if ticket.epoch != self._epoch:
             self._epoch = ticket.epoch
             if (set_epoch := self._info.turner(self._dataset)) is not None:
@@ -193,24 +170,3 @@ class InlinePool:
         finally:
             set_worker_info(before)
             put_back(states)
-
-
-class _HeapBerth:
-    """Memory that is as large as the batch turns out to be."""
-
-    def __init__(self, most_nbytes: int | None) -> None:
-        self._memory = HeapMemory(0)
-        self._most_nbytes = most_nbytes
-        self.wanted = Wanted([0], 0)
-        self.following: int | None = None
-        self.careful = False
-        self.slot_ns = 0
-
-    def room(self, nbytes: int, keep: int = 0) -> HeapMemory:
-        if self._memory.nbytes < nbytes:
-            if self._most_nbytes is not None:
-                refuse_too_large(nbytes, self._most_nbytes)
-            larger = HeapMemory(nbytes)
-            larger.memory[:keep] = self._memory.memory[:keep]
-            self._memory = larger
-        return self._memory

@@ -24,6 +24,7 @@ from swift_loader.worker.whole import as_given, drawn, samples_of, whole_batches
 if TYPE_CHECKING:
     from swift_loader.batch.gathercode import Gather
     from swift_loader.batch.rowcode import Fill
+    from swift_loader.worker.berth import Wanted
 
 
 class TakenBack(Exception):
@@ -36,18 +37,6 @@ class MakeFailed(Exception):
     def __init__(self, report: FailureReport) -> None:
         super().__init__(report.describe())
         self.report = report
-
-
-class Wanted:
-    """Whether an order is still valid: whether its slot's word holds its number."""
-
-    __slots__ = ("seq", "word")
-
-    def __init__(self, word: Any, seq: int) -> None:
-        self.word, self.seq = word, seq
-
-    def __bool__(self) -> bool:
-        return bool(self.word[0] == self.seq)
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,7 +11,6 @@ both are the kernel's to close. Never imports the trainer's side, nor torch by i
 from __future__ import annotations
 
 import contextlib
-import mmap
 import os
 import socket
 import sys
@@ -28,17 +27,16 @@ from swift_loader.wire.channel import SocketChannel
 from swift_loader.wire.messages import Attachment, Caution, Failure, Hello, Order, Parcel, Setup
 from swift_loader.wire.page import BUILDS, SENDS, WAITS, Control
 from swift_loader.wire.recipe import Recipe, checked_length
-from swift_loader.wire.slot import Slot
 from swift_loader.wire.stacks import write_stacks_to
 from swift_loader.worker import faultpoints, guard
-from swift_loader.worker.berth import refuse_too_large
-from swift_loader.worker.fetch import MakeFailed, TakenBack, Wanted
+from swift_loader.worker.fetch import MakeFailed, TakenBack
 from swift_loader.worker.gauges import NEVER, Clocks, Scale
 from swift_loader.worker.info import SetEpoch, WorkerInfo, set_worker_info
 from swift_loader.worker.libraries import libraries_since
 from swift_loader.worker.maker import BatchMaker, Made
 from swift_loader.worker.outbox import Outbox
 from swift_loader.worker.reuse import carousel_at, kept, repeated
+from swift_loader.worker.slots import SlotBerth, Slots
 
 #: A worker tells its consumer about this many layouts before it uses their numbers again.
 _SPEC_IDS = 64
@@ -136,7 +134,6 @@ class Worker:
         self._outbox = Outbox(channel)
         self._control = control
         self._cell = control.cell(setup.worker)
-        self._max_batch_nbytes = setup.max_batch_nbytes
         self._maker = maker
         self._clocks = Clocks() if maker.measures else None
         self._looks_ahead = maker.looks_ahead
@@ -144,7 +141,7 @@ class Worker:
         """Orders to be made sample by sample."""
         self._set_epoch = set_epoch
         self._epoch: int | None = None
-        self._slots: dict[int, Slot] = {}
+        self._slots = Slots(setup.max_batch_nbytes)
         self._orders: deque[Order] = deque()
         self._spec_ids: dict[int, tuple[int, BatchSpec]] = {}
         self._spec_count = 0
@@ -186,7 +183,7 @@ class Worker:
         upcoming = iter(fds)
         for order in messages.read_orders(datagram):
             if order.brings_slot:
-                self._adopt(order.slot, next(upcoming))
+                self._slots.adopt(order.slot, next(upcoming))
             self._orders.append(order)
         return True
 
@@ -200,13 +197,14 @@ class Worker:
         is_near = after is not None and after.epoch == order.epoch and after.seq not in self._careful
         return after.step if after is not None and is_near else None
 
-    def _adopt(self, number: int, fd: int) -> None:
-        slot = self._slots[number] = Slot.map(fd)
-        slot.mapping.madvise(mmap.MADV_DONTFORK)
-        slot.close()  # the mapping is enough
+    def _berth_for(self, order: Order) -> SlotBerth:
+        careful = order.seq in self._careful
+        following = self._step_after(order) if self._looks_ahead and not careful else None
+        word = self._control.word(order.slot)
+        return SlotBerth(self._slots, order, word, careful=careful, following=following)
 
     def _make(self, order: Order, order_wait_ns: int) -> None:
-        berth = _SlotBerth(self, order)
+        berth = self._berth_for(order)
         try:
             if not berth.wanted:
                 raise TakenBack
@@ -236,7 +234,7 @@ class Worker:
     def _fail(self, seq: int, report: FailureReport) -> None:
         self._outbox.send(messages.write_pickled(messages.FAILURE, Failure(seq, with_memory_told(report))))
 
-    def _send(self, order: Order, made: Made, order_wait_ns: int, berth: _SlotBerth) -> None:
+    def _send(self, order: Order, made: Made, order_wait_ns: int, berth: SlotBerth) -> None:
         spec_id, is_new = self._spec_id(made.spec)
         cost = made.cost
         if self._clocks is not None:
@@ -268,42 +266,3 @@ class Worker:
             self._spec_ids = {key: value for key, value in self._spec_ids.items() if value[0] != spec_id}
         self._spec_ids[spec.key] = (spec_id, spec)
         return spec_id, True
-
-
-class _SlotBerth:
-    """The slot of one order, as the maker sees it."""
-
-    __slots__ = ("_order", "_worker", "careful", "following", "made", "slot_ns", "wanted")
-
-    def __init__(self, worker: Worker, order: Order) -> None:
-        self._worker = worker
-        self._order = order
-        self.wanted = Wanted(worker._control.word(order.slot), order.seq)
-        self.careful = order.seq in worker._careful
-        self.following = worker._step_after(order) if worker._looks_ahead and not self.careful else None
-        self.made: Slot | None = None
-        """The slot that had to be made for this order."""
-        self.slot_ns = 0
-
-    def forget(self) -> None:
-        """The consumer will not hear of the slot that was made for this order."""
-        if self.made is not None:
-            self._worker._slots.pop(self._order.slot, None)
-            self.made.close()
-
-    def room(self, nbytes: int, keep: int = 0) -> Slot:
-        worker, number = self._worker, self._order.slot
-        slot = worker._slots.get(number)
-        if slot is not None and slot.nbytes >= nbytes:
-            return slot
-        refuse_too_large(nbytes, worker._max_batch_nbytes)
-        begun = perf_counter_ns()
-        larger = Slot.create(max(nbytes, min(self._order.room, worker._max_batch_nbytes)))
-        larger.mapping.madvise(mmap.MADV_DONTFORK)
-        if slot is not None and keep:
-            larger.memory[:keep] = slot.memory[:keep]
-        if self.made is not None:
-            self.made.close()
-        worker._slots[number] = self.made = larger
-        self.slot_ns += perf_counter_ns() - begun
-        return larger

@@ -9,7 +9,8 @@ from swift_loader.device.stage import Cargo
 from swift_loader.settings.loader import LoaderConfig
 from swift_loader.wire.page import Cell
 from swift_loader.wire.recipe import Recipe
-from swift_loader.worker.fetch import Fetcher, Wanted
+from swift_loader.worker.berth import Wanted
+from swift_loader.worker.fetch import Fetcher
 from swift_loader.worker.info import WorkerInfo
 from swift_loader.worker.maker import BatchMaker
 
