@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any, get_args
 from swift_loader.cli import bar, naming
 from swift_loader.cli.bench_side import EPOCHS, SIDES, Measured, Spec
 from swift_loader.errors import ConfigError
+from swift_loader.host import cores
 from swift_loader.settings.arguments import StartMethod
 
 if TYPE_CHECKING:
@@ -46,13 +47,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """What the command takes."""
     parser.add_argument("dataset", help="package.module:Dataset, a class or a function that makes the dataset")
     parser.add_argument("--kwargs", default="{}", help="its arguments, as JSON (default: %(default)s)")
-    parser.add_argument("--batch-size", type=_positive, default=32, help="default: %(default)s")
-    parser.add_argument("--workers", type=_positive, default=2, help="of every side (default: %(default)s)")
+    parser.add_argument("--batch-size", type=naming.positive, default=32, help="default: %(default)s")
+    parser.add_argument("--workers", type=naming.positive, default=2, help="of every side (default: %(default)s)")
     parser.add_argument("--collate", metavar="pkg.mod:fn", help="the collate_fn of every side")
     parser.add_argument("--start-method", choices=get_args(StartMethod)[1:], help="default: each side's own")
     parser.add_argument("--consumer-ms", type=float, default=0.0, metavar="T", help="a pause after each batch")
     parser.add_argument("--sides", nargs="+", choices=tuple(SIDES), default=list(SIDES), help="default: all")
-    parser.add_argument("--rounds", type=_positive, default=3, help="default: %(default)s")
+    parser.add_argument("--rounds", type=naming.positive, default=3, help="default: %(default)s")
     parser.add_argument("--seconds", type=float, default=6.0, metavar="S",
                         help="about so long each side runs in a round (default: %(default)s)")  # fmt: skip
     parser.add_argument("--seed", type=int, default=1)
@@ -98,13 +99,13 @@ def _looked_at(spec: Spec, seconds: float) -> Report:
     print("looking at the dataset ...", file=sys.stderr)
     gauge = _child({"side": "gauge", "spec": asdict(spec), "seconds": min(2.0, seconds)}, _PATIENCE_S)
     fitting = sized(spec, gauge["length"], gauge["sample_s"], seconds)
-    return Report(fitting, gauge["length"], float(len(os.sched_getaffinity(0))), {}, {})
+    return Report(fitting, gauge["length"], float(len(cores.allowed())), {}, {})
 
 
 def sized(spec: Spec, length: int, sample_s: float, seconds: float) -> Spec:
     """With epochs of such a length that all of them take about so many seconds."""
-    cores = len(os.sched_getaffinity(0))
-    batch_s = max(spec.batch_size * sample_s / min(spec.workers, cores), spec.consumer_ms / 1e3, 1e-6)
+    count = len(cores.allowed())
+    batch_s = max(spec.batch_size * sample_s / min(spec.workers, count), spec.consumer_ms / 1e3, 1e-6)
     whole = -(-length // spec.batch_size)
     steps = max(_LEAST_BATCHES * spec.workers, int(seconds / EPOCHS / batch_s))
     limit_s = _PATIENCE_S / 2 + 4 * seconds
@@ -180,10 +181,3 @@ def _child(told: dict[str, Any], timeout_s: float) -> dict[str, Any]:
         raise SideFailed(f"exit code {child.returncode}\n{tail}")
     answer: dict[str, Any] = json.loads(lines[-1])
     return answer
-
-
-def _positive(word: str) -> int:
-    number = int(word)
-    if number < 1:
-        raise argparse.ArgumentTypeError(f"must be at least 1, not {number}")
-    return number

@@ -18,7 +18,7 @@ from statistics import median
 from typing import Any
 
 from swift_loader.cli import naming
-from swift_loader.host import family
+from swift_loader.host import load
 
 EPOCHS = 3
 #: Before memory is looked at, every worker has made so many batches.
@@ -214,7 +214,7 @@ def _lap(loader: Any, consumer_s: float, until: float) -> _Lap:
             break
         if consumer_s:
             time.sleep(consumer_s)
-    return _Lap(first_at, last_at, family.cpu_s(), count, is_whole)
+    return _Lap(first_at, last_at, load.family_cpu_s(), count, is_whole)
 
 
 def _pss_mb(loader: Any, settled: int) -> float | None:
@@ -223,7 +223,7 @@ def _pss_mb(loader: Any, settled: int) -> float | None:
     last = min(settled, len(loader))
     for number, _ in enumerate(loader, 1):
         if number == last:
-            found = family.pss_nbytes()
+            found = load.family_pss_nbytes()
             break
     return None if found is None else found / 1e6
 

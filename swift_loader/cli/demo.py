@@ -18,6 +18,7 @@ import torch.multiprocessing
 from torch import nn
 
 from swift_loader.cli import digits
+from swift_loader.cli.naming import positive
 from swift_loader.loader import SwiftLoader
 
 _HOST = "127.0.0.1"
@@ -35,10 +36,10 @@ class Plan(NamedTuple):
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--ranks", type=_positive, default=2, help="consumers, each a process (default: %(default)s)")
-    parser.add_argument("--workers", type=_positive, default=1, help="workers per consumer (default: %(default)s)")
-    parser.add_argument("--epochs", type=_positive, default=30, help="default: %(default)s")
-    parser.add_argument("--batch-size", type=_positive, default=32, help="per consumer (default: %(default)s)")
+    parser.add_argument("--ranks", type=positive, default=2, help="consumers, each a process (default: %(default)s)")
+    parser.add_argument("--workers", type=positive, default=1, help="workers per consumer (default: %(default)s)")
+    parser.add_argument("--epochs", type=positive, default=30, help="default: %(default)s")
+    parser.add_argument("--batch-size", type=positive, default=32, help="per consumer (default: %(default)s)")
     parser.add_argument("--seed", type=int, default=1, help="default: %(default)s")
 
 
@@ -149,10 +150,3 @@ def _accuracy(model: nn.Module, loader: SwiftLoader, device: torch.device) -> fl
     dist.all_reduce(right_and_all)
     right, total = right_and_all.tolist()
     return float(right / total)
-
-
-def _positive(word: str) -> int:
-    number = int(word)
-    if number < 1:
-        raise argparse.ArgumentTypeError(f"must be at least 1, not {number}")
-    return number

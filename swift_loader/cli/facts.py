@@ -21,7 +21,7 @@ from typing import Any
 
 import swift_loader
 from swift_loader.errors import ConfigError
-from swift_loader.host import cgroup
+from swift_loader.host import cgroup, cores, procfs
 from swift_loader.host.cores import THREAD_CAPS
 from swift_loader.host.memfile import memory_file
 from swift_loader.host.memory import free_nbytes
@@ -179,7 +179,7 @@ def _cores() -> dict[str, Any]:
             left.append(most - now)
     return {
         "cores": os.cpu_count() or 1,
-        "cores_allowed": len(os.sched_getaffinity(0)),
+        "cores_allowed": len(cores.allowed()),
         "core_quota": cgroup.core_quota(),
         "pids_left": min(left, default=None),
     }
@@ -211,14 +211,16 @@ def _orphans() -> tuple[int, ...]:
     held: set[str] = set()
     for folder in Path("/proc").glob("[0-9]*"):
         try:
-            name, _, rest = (folder / "stat").read_text(errors="replace").partition("(")[2].rpartition(")")
+            seen = procfs.Stat.of(int(folder.name))
             pipes = {link.name: str(link.readlink()) for link in (folder / "fd").iterdir()}
             owner = folder.stat().st_uid
         except OSError:  # it has just gone, or is somebody else's
             continue
-        if not name.startswith(("swift-worker", "swift-zygote")):
+        if seen is None:
+            continue
+        if not seen.name.startswith(("swift-worker", "swift-zygote")):
             held.update(pipes.values())
-        elif rest.split()[0] not in "ZX" and owner == os.getuid():  # else it has ended, and is yet to be waited for
+        elif not seen.has_ended and owner == os.getuid():  # else it is yet to be waited for
             ours[int(folder.name)] = {
                 pipe for fd, pipe in pipes.items() if int(fd) > _STANDARD_ERROR and pipe.startswith("pipe:")
             }

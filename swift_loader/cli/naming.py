@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import importlib
 import json
 import sys
@@ -65,3 +66,11 @@ def show_error(command: str, error: BaseException) -> None:
         print(cause.text.rstrip(), file=sys.stderr)
     text = error.args[0] if isinstance(error, SwiftLoaderError) and error.args else error
     print(f"swift-loader {command}: {type(error).__name__}: {text}", file=sys.stderr)
+
+
+def positive(word: str) -> int:
+    """A count on the command line."""
+    number = int(word)
+    if number < 1:
+        raise argparse.ArgumentTypeError(f"must be at least 1, not {number}")
+    return number

@@ -12,14 +12,14 @@ from pathlib import Path
 
 from swift_loader.consumer.live import Live
 from swift_loader.errors import ConfigError, SwiftLoaderError
-from swift_loader.host.cgroup import core_quota
+from swift_loader.host.procfs import own_nbytes
 from swift_loader.plan.position import Position
 from swift_loader.pool.tickets import Full
 from swift_loader.pool.view import Lane, View
 from swift_loader.telemetry import Account, BatchRecord, Late, Log, Moments, Owner, Recorder, Standing, Trace, report
 from swift_loader.telemetry.statistics import figures
 from swift_loader.telemetry.summary import Summary
-from swift_loader.telemetry.surroundings import Moment, Surroundings, own_nbytes
+from swift_loader.telemetry.surroundings import Moment, Surroundings
 from swift_loader.telemetry.verdict import verdict
 from swift_loader.wire.recipe import Recipe
 
@@ -41,7 +41,6 @@ class Witness:
         self._begun: Moment | None = None
         self._steps = 0
         """Of the epoch that goes on, or was last."""
-        self._quota: float | None = None
         self._workers_nbytes: tuple[int, ...] = ()
         self._free_nbytes: int | None = None
         self._counted: Mapping[str, float] = {}
@@ -57,7 +56,6 @@ class Witness:
         if config.benchmark:
             path = _path_of_consumer(config.benchmark_file, self._recipe)
             self._recorder = Recorder(consumer, path, self._log)
-            self._quota = core_quota()
         if config.trace_file is not None:
             self._trace = Trace(str(_path_of_consumer(config.trace_file, self._recipe)), consumer)
 
@@ -169,7 +167,7 @@ class Witness:
         owner = Owner(
             self._recipe.consumer, config.consumer_count, config.worker_count, config.worker_threads, self._starves
         )
-        around = None if self._begun is None else Surroundings.between(self._begun, Moment.now(), self._quota)
+        around = None if self._begun is None else Surroundings.between(self._begun, Moment.now())
         return Account(
             owner, epoch, is_whole, summary, around, self._workers_nbytes, self._counted, self._steps, self._free_nbytes
         )  # fmt: skip

@@ -5,13 +5,13 @@ Read from the kernel's own counts, at an epoch's begin and end. Where a system h
 
 from __future__ import annotations
 
-import mmap
 import os
 from dataclasses import dataclass
 from time import perf_counter_ns, process_time_ns
 from typing import Self
 
-from swift_loader.host.systems import flags
+from swift_loader.host.cores import allowed, usable
+from swift_loader.host.procfs import read
 
 _TICKS_PER_S = os.sysconf("SC_CLK_TCK") if hasattr(os, "sysconf") else 100
 #: Of a line of /proc/stat: user, nice, system, idle, iowait, irq, softirq, steal. What the host takes is gone too.
@@ -46,13 +46,13 @@ class Surroundings:
     """How many there are for this process, by affinity and quota."""
 
     @classmethod
-    def between(cls, first: Moment, last: Moment, quota: float | None) -> Self:
+    def between(cls, first: Moment, last: Moment) -> Self:
         known = first.used_s is not None and last.used_s is not None
         return cls(
             seconds=(last.at_ns - first.at_ns) / 1e9,
             consumer_cpu_s=(last.process_cpu_ns - first.process_cpu_ns) / 1e9,
             used_s=max(0.0, (last.used_s or 0.0) - (first.used_s or 0.0)) if known else None,
-            cores=min(_cores(), quota or float("inf")),
+            cores=usable(),
         )
 
     def cores_of_others(self, workers_cpu_s: float) -> float:
@@ -62,43 +62,15 @@ class Surroundings:
         return max(0.0, self.used_s - workers_cpu_s - self.consumer_cpu_s) / self.seconds
 
 
-def own_nbytes(pid: int) -> int | None:
-    """The memory that a process shares with nobody: no slots, no files; None if it is gone."""
-    try:
-        _, resident, shared, *_ = _read(f"/proc/{pid}/statm").split()
-    except (OSError, ValueError):
-        return None
-    return (int(resident) - int(shared)) * mmap.PAGESIZE
-
-
-def _allowed() -> set[int]:
-    if hasattr(os, "sched_getaffinity"):
-        return os.sched_getaffinity(0)
-    return set(range(os.cpu_count() or 1))
-
-
-def _cores() -> float:
-    return float(len(_allowed()))
-
-
 def _used_s() -> float | None:
     try:
-        lines = _read("/proc/stat").split(b"\nintr", 1)[0].splitlines()[1:]
-        allowed, ticks = _allowed(), 0
+        lines = read("/proc/stat", 1 << 20).split(b"\nintr", 1)[0].splitlines()[1:]
+        mine, ticks = allowed(), 0
         for line in lines:
             name, *words = line.split()
-            if int(name[3:]) in allowed:
+            if int(name[3:]) in mine:
                 counts = [int(word) for word in words[:_COLUMNS]]
                 ticks += sum(counts) - sum(counts[column] for column in _IDLE_COLUMNS)
     except (OSError, ValueError, IndexError):
         return None
     return ticks / _TICKS_PER_S
-
-
-def _read(path: str) -> bytes:
-    """Not by `open`, which is gone from the builtins when the last loaders are closed at the interpreter's end."""
-    fd = os.open(path, flags("O_RDONLY", "O_CLOEXEC"))
-    try:
-        return os.read(fd, 1 << 20)
-    finally:
-        os.close(fd)

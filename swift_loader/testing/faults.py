@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import gc
-import os
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from itertools import chain, repeat
 from time import monotonic
 from typing import Any
 
 from swift_loader.errors import SwiftLoaderError
+from swift_loader.host.procfs import open_files
 from swift_loader.loader import SwiftLoader
 from swift_loader.telemetry import words
 from swift_loader.testing.lab import Lab
@@ -154,9 +154,4 @@ def _descriptors() -> set[str]:
     """What this process has open, each with its number, but for the server that all loaders share."""
     from swift_loader.engines.nursery import shared  # noqa: PLC0415 - other systems lack what it takes
 
-    found = set()
-    for number in os.listdir("/proc/self/fd"):  # noqa: PTH208 - names are all that is wanted
-        with suppress(OSError):  # the one of this very listing
-            if int(number) not in shared.fds:
-                found.add(f"{os.readlink(f'/proc/self/fd/{number}')} ({number})")  # noqa: PTH115 - as above
-    return found
+    return {f"{what} ({number})" for number, what in open_files().items() if number not in shared.fds}

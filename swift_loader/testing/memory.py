@@ -40,8 +40,8 @@ def check(lab: Lab) -> Iterator[Finding]:
     epoch = slope * lab.length
     yield Finding(
         NAME, "problem",
-        f"{text}, and takes {words.nbytes(per_thousand)} more for each 1,000: {words.nbytes(epoch)} for every pass over "
-        "the set, in all workers together",
+        f"{text}, and takes {words.nbytes(per_thousand)} more for each 1,000: {words.nbytes(epoch)} for every pass "
+        "over the set, in all workers together",
         "look for a list or a dict that grows, or a cache without a bound; tracemalloc in __getitem__ names the line",
         figures=figures,
     )  # fmt: skip

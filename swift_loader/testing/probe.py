@@ -13,7 +13,6 @@ import random
 import sys
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from pathlib import Path
 from time import perf_counter_ns, process_time_ns
 from typing import Any
 
@@ -25,13 +24,13 @@ from swift_loader.batch.finite import refuse_what_is_not_finite
 from swift_loader.batch.layout import Column
 from swift_loader.batch.misfit import Unbatchable
 from swift_loader.errors import ConfigError, DataError, FailureReport
+from swift_loader.host import procfs
 from swift_loader.testing.subject import Source
 from swift_loader.wire.recipe import checked_length
 from swift_loader.worker.generators import Generators
 from swift_loader.worker.reach import names_in
 from swift_loader.worker.whole import drawn, samples_of, whole_batches_of
 
-_PAGE = os.sysconf("SC_PAGE_SIZE")
 #: What gives another number each time, by the name that code uses for it.
 _UNREPEATABLE = (
     "default_rng", "RandomState", "SystemRandom", "urandom", "token_bytes", "uuid1", "uuid4", "getpid", "get_ident",
@@ -104,14 +103,14 @@ class Probe:
     def __init__(self, source: Source, modules: tuple[str, ...], look: Look, *, singly: bool) -> None:
         for name in modules:  # as the fork server does for the dataset alone: not counted as building it
             importlib.import_module(name)
-        before, begun = own_nbytes(), perf_counter_ns()
+        before, begun = procfs.own_nbytes() or 0, perf_counter_ns()
         self._dataset = source.build()
         seconds = (perf_counter_ns() - begun) / 1e9
         length, complaint = _length_of(self._dataset)
         self._generators = Generators()
         self._generators.find(dataset=self._dataset)
         self._built = Built(
-            os.getpid(), seconds, own_nbytes() - before, length, complaint,
+            os.getpid(), seconds, (procfs.own_nbytes() or 0) - before, length, complaint,
             tuple(held.path for held in self._generators.held), tuple(_calls(type(self._dataset), _UNREPEATABLE)),
             tuple(_calls(type(self._dataset), _HASHED)),
             tuple(way for library, way in _WAYS.items() if library in sys.modules),
@@ -149,7 +148,7 @@ class Probe:
         if not is_brief:
             _look_into(seen, sample)
         del sample
-        seen.own_nbytes = own_nbytes()
+        seen.own_nbytes = procfs.own_nbytes() or 0
         return seen
 
     def _sample(self, index: int) -> Any:
@@ -175,12 +174,6 @@ class Probe:
 def as_they_are(samples: list[Seen]) -> list[Seen]:
     """The collate of probes."""
     return samples
-
-
-def own_nbytes() -> int:
-    """This process's own memory: without files, and what it shares by name."""
-    _, resident, shared, *_ = Path("/proc/self/statm").read_text(encoding="ascii").split()
-    return (int(resident) - int(shared)) * _PAGE
 
 
 def _look_into(seen: Seen, sample: Any) -> None:

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Protocol, TypedDict
 
 from swift_loader.errors import ConfigError
-from swift_loader.host import load
+from swift_loader.host import cores
 from swift_loader.host.memory import free_nbytes
 from swift_loader.settings import checks
 from swift_loader.settings.loader import LoaderConfig
@@ -71,14 +71,14 @@ def tuned(
         loader.start(0, wishes.get("device"))
         return loader
 
-    with load.confined(consumers):
-        cores = load.cores_of_one(consumers)
+    with cores.confined(consumers):
+        count = cores.usable(consumers)
         task = Task(
-            machine=Machine(cores, free_nbytes()),
+            machine=Machine(count, free_nbytes()),
             base=Choice(1, 1, config.data_queue_size, config.message_queue_size),
             consumer_s=consumer_s,
             batch_size=config.batch_size,
-            most_workers=_most_workers(wishes.get("max_workers"), cores),
+            most_workers=_most_workers(wishes.get("max_workers"), count),
             may_thread=wishes.get("threads", True),
         )
         watch = wishes.get("on_progress")

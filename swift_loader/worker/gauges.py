@@ -10,10 +10,10 @@ two batches, and a fresh one goes on.
 from __future__ import annotations
 
 import contextlib
-import mmap
 import os
 from time import perf_counter_ns, process_time_ns
 
+from swift_loader.host.procfs import own_in
 from swift_loader.wire.messages import Leaving
 
 #: Batches that were made in less than this, together, are not worth a look; nor are those that took a sixteenth of all
@@ -104,5 +104,4 @@ class Scale:
     def _nbytes(self) -> int:
         if self._fd < 0:
             return 0
-        _, resident, shared, *_ = os.pread(self._fd, 200, 0).split()
-        return (int(resident) - int(shared)) * mmap.PAGESIZE
+        return own_in(os.pread(self._fd, 200, 0))

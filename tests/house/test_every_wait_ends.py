@@ -86,7 +86,6 @@ ENDS = {
     ("travel/heritage.py", "opens a file"): "the kernel's",
     ("engines/copied.py", "opens a file"): "the kernel's",
     ("worker/copied.py", "opens a file"): "the kernel's",
-    ("host/family.py", "opens a file"): "the kernel's",
     ("engines/nursery.py", "acquire"): "never waits: blocking=False",
     ("travel/arrival.py", "opens a file"): "a regular file that the trainer has open or mapped, or its memory",
     ("travel/carrier.py", "with _lock"): "held for a moment each, while nothing is pickled",
@@ -96,10 +95,7 @@ ENDS = {
     ("reuse/files.py", "opens a file"): "the store's: O_NONBLOCK, and refused if it is no file",
     ("reuse/shared.py", "opens a file"): "anonymous, in memory, through /proc",
     ("host/outfile.py", "opens a file"): "the user's: O_NONBLOCK, and refused if it is no file",
-    ("telemetry/surroundings.py", "opens a file"): "the kernel's",
     ("testing/faulty.py", "opens a file"): "it is the fault, in a worker that is given its time",
-    ("testing/probe.py", "opens a file"): "the kernel's",
-    ("host/load.py", "opens a file"): "the kernel's",
 }
 
 

@@ -15,7 +15,7 @@ import pytest
 from swift_loader.cli import bench, bench_report, bench_side, main
 from swift_loader.cli.bench_report import Report
 from swift_loader.cli.bench_side import Batches, Excerpt, Measured, Spec, _Lap, told
-from swift_loader.host import family
+from swift_loader.host import load
 from swift_loader.plan.plan import Plan
 from tests.watching import until
 
@@ -107,13 +107,13 @@ def test_rates_are_within_epochs_and_gaps_between_them():
 def test_a_family_is_this_process_and_all_below_it():
     with subprocess.Popen([sys.executable, "-c", "import time; time.sleep(60)"]) as child:
         try:
-            until(lambda: child.pid in family.members())
-            assert family.members()[0] == os.getpid()
-            assert 1 not in family.members()
+            until(lambda: child.pid in load.family())
+            assert load.family()[0] == os.getpid()
+            assert 1 not in load.family()
         finally:
             child.kill()
-    assert family.cpu_s() > 0
-    pss = family.pss_nbytes()
+    assert load.family_cpu_s() > 0
+    pss = load.family_pss_nbytes()
     assert pss is None or pss > 1 << 20
 
 

@@ -11,7 +11,7 @@ from functools import partial
 import pytest
 
 from swift_loader.errors import DataError, WorkerDied
-from swift_loader.host import load
+from swift_loader.host import cores, load
 from swift_loader.tuning.looks import Choice, Failure, Look
 from swift_loader.tuning.rig import Rig
 
@@ -215,9 +215,9 @@ def test_what_processes_use_is_read_and_those_that_have_gone_count_for_nothing()
 
 def test_one_of_several_consumers_has_its_share_of_the_cores_and_gives_it_back():
     allowed = os.sched_getaffinity(0)
-    with load.confined(len(allowed)):
+    with cores.confined(len(allowed)):
         assert len(os.sched_getaffinity(0)) == 1
-        assert load.cores_of_one(len(allowed)) <= 1
+        assert cores.usable(len(allowed)) <= 1
     assert os.sched_getaffinity(0) == allowed
-    with load.confined(1):
+    with cores.confined(1):
         assert os.sched_getaffinity(0) == allowed
