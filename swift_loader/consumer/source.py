@@ -21,8 +21,10 @@ class Source(Protocol):
     any thread, and by a signal handler in the middle of everything else.
     """
 
-    sample_count: int
-    """Once it is open."""
+    @property
+    def sample_count(self) -> int:
+        """Of the dataset, once it is open."""
+        ...
 
     @property
     def view(self) -> View | None:

@@ -10,7 +10,7 @@ One lock guards the dispatch, the ledger and the slots; nothing is sent, mapped,
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from queue import Empty, SimpleQueue
 from typing import TYPE_CHECKING, TypeAlias
 
@@ -49,7 +49,6 @@ class Exchange:
         most_slots: int,
         lines: Sequence[Line],
         slot_words: memoryview,
-        ring: Callable[[Line], None],
     ) -> None:
         self.returns = Returns()
         self.first: Delivery | None = None
@@ -58,7 +57,6 @@ class Exchange:
         self._config = recipe.config
         self._lines = lines
         self._slot_words = slot_words
-        self._ring_line = ring
         self._lock = threading.RLock()  # reentrant for `is_entered`, and for a signal handler that looks at statistics
         self._memory_budget = memory_budget
         self._ledger = Ledger(memory_budget, most_slots)
@@ -250,6 +248,16 @@ class Exchange:
             if slot is not None:
                 slot.close()
 
+    def slots_came_home(self) -> None:
+        """Slots were dropped for which workers wait."""
+        with self._lock:
+            if self._bring_home():
+                self._ring_the_hungry()
+
+    def others_serve(self, line: Line) -> bool:
+        """Whether there is a worker that takes orders, beside that of ``line``."""
+        return any(other.greeted for other in self._lines if other is not line)
+
     def fail(self, error: BaseException) -> None:
         """The consumer is told at its next call."""
         self._ready.put(error)
@@ -320,7 +328,7 @@ class Exchange:
 
     def _ring(self, line: Line) -> None:
         line.hungry = False
-        self._ring_line(line)
+        line.bell.ring()
 
     def _deliver(self, deliveries: list[Delivery], line: Line) -> None:
         """Hands out what was merged, and rings those whose parcels no longer wait."""

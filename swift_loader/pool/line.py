@@ -12,6 +12,7 @@ from swift_loader.wire.stacks import Stacks
 
 if TYPE_CHECKING:
     from swift_loader.batch.layout import BatchSpec
+    from swift_loader.pool.calls import LineBell
     from swift_loader.pool.process import Process
     from swift_loader.wire.channel import Channel
     from swift_loader.wire.messages import Caution, Order
@@ -52,10 +53,11 @@ class Line:
     has_hung_up = False
     """Nothing more is heard of the worker."""
 
-    def __init__(self, number: int, name: str, cell: Cell, timeout_s: float) -> None:
+    def __init__(self, number: int, name: str, cell: Cell, timeout_s: float, bell: LineBell) -> None:
         self.number = number
         self.name = name
         self.cell = cell
+        self.bell = bell
         self.process: Process | None = None
         self.channel: Channel | None = None
         self.policy = Policy(timeout_s, min(timeout_s / 2, _WARN_S))

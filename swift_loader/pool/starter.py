@@ -22,13 +22,18 @@ from swift_loader.wire.page import Control
 from swift_loader.wire.stacks import Stacks
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
+    from typing import TypeAlias
 
-    from swift_loader.pool.pool import Pool
+    from swift_loader.pool.calls import LineBell
+    from swift_loader.pool.lights import Lights
     from swift_loader.pool.process import Engine, Started
-    from swift_loader.pool.telecom import Telecom
+    from swift_loader.pool.supervisor import Supervisor
     from swift_loader.reuse.carousel import Ground
     from swift_loader.settings.loader import LoaderConfig
+
+    #: Told, in the starter's thread, of a worker that was started, or after how long to ask for one again, if at all.
+    Told: TypeAlias = Callable[[Line, Started | float | None], None]
 
 
 class Launcher:
@@ -62,9 +67,9 @@ class Launcher:
         """The shared page."""
         return self._control.fd
 
-    def line(self, number: int, name: str) -> Line:
+    def line(self, number: int, name: str, bell: LineBell) -> Line:
         """A line to a worker that is still to be started."""
-        line = Line(number, name, self._control.cell(number), self._timeout_s)
+        line = Line(number, name, self._control.cell(number), self._timeout_s, bell)
         line.stacks = Stacks()
         self._all_stacks.append(line.stacks)
         return line
@@ -110,22 +115,23 @@ class Launcher:
 class Starter:
     """Starts workers one after the other."""
 
-    def __init__(self, name: str, launcher: Launcher, pool: Pool) -> None:
+    def __init__(self, name: str, launcher: Launcher, supervisor: Supervisor, lights: Lights) -> None:
         self._launcher = launcher
-        self._pool = pool
-        self._wanted: SimpleQueue[tuple[Line, Telecom] | None] = SimpleQueue()
+        self._supervisor = supervisor
+        self._lights = lights
+        self._wanted: SimpleQueue[tuple[Line, Told] | None] = SimpleQueue()
         self._thread = threading.Thread(target=self._run, name=name, daemon=True)
 
     def start(self) -> None:
         """Begins to start workers; counts as serving until the thread ends."""
         begin(self._thread)
 
-    def want(self, line: Line, telecom: Telecom) -> None:
-        """A worker for ``line`` is to be started, and given to ``telecom``."""
-        self._wanted.put((line, telecom))
+    def want(self, line: Line, told: Told) -> None:
+        """A worker for ``line`` is to be started, of which is told then. Called by the thread that serves the line."""
+        self._wanted.put((line, told))
 
     def ring(self) -> None:
-        """All is about to end; takes no lock."""
+        """All is about to end. Called by whoever closes, in a signal handler too; takes no lock."""
         self._wanted.put(None)
 
     def join(self, timeout_s: float) -> bool:
@@ -136,18 +142,20 @@ class Starter:
 
     def _run(self) -> None:
         try:
-            while not self._pool.closing:
+            while not self._lights.closing:
                 if (wanted := self._wanted.get()) is not None:
-                    line, telecom = wanted
-                    telecom.was_started(line, self._launched(line))
+                    line, told = wanted
+                    # If all ends just now, the thread that serves the line may have left: whoever puts the lights out
+                    # looks once more for what was started, and sees it off.
+                    told(line, self._launched(line))
         except BaseException as error:  # noqa: BLE001 - whatever it is, the consumer must hear of it
-            self._pool.broke(error)
+            self._supervisor.broke(error)
         finally:
-            self._pool.one_left()
+            self._lights.leaves()
 
     def _launched(self, line: Line) -> Started | float | None:
         """A worker, or after how long to ask again for one that the system refuses now."""
         try:
             return self._launcher.launch(line)
         except WorkerStartFailed as error:
-            return self._pool.refused(line, error)
+            return self._supervisor.refused(line, error)

@@ -1,7 +1,7 @@
 """The thread that serves lines: it has their workers started, reads what they say, sends orders, and sees them die.
 
 All it waits for is in one poll: the channels, the workers' sentinels, and a bell for what the rest of the process
-wants. It decides nothing; the pool does.
+wants. It decides nothing; the supervisor does.
 """
 
 from __future__ import annotations
@@ -13,15 +13,17 @@ from collections import deque
 from time import monotonic, perf_counter_ns
 from typing import TYPE_CHECKING
 
-from swift_loader.host.bell import Bell
 from swift_loader.host.limits import begin
 from swift_loader.wire.messages import Garbled
 
 if TYPE_CHECKING:
+    from swift_loader.host.bell import Bell
+    from swift_loader.pool.calls import Calls
+    from swift_loader.pool.lights import Lights
     from swift_loader.pool.line import Line
-    from swift_loader.pool.pool import Pool
     from swift_loader.pool.process import Process, Started
     from swift_loader.pool.starter import Starter
+    from swift_loader.pool.supervisor import Supervisor
 
 #: A worker that is asked to leave may finish its sample; then it is killed.
 _LEAVE_TIMEOUT_S = 0.5
@@ -37,11 +39,17 @@ _KILL_TIMEOUT_S = 2.0
 class Telecom:
     """Serves one line, or all of a pool's."""
 
-    def __init__(self, name: str, pool: Pool, starter: Starter) -> None:
-        self._pool = pool
+    def __init__(self, name: str, calls: Calls, supervisor: Supervisor, starter: Starter, lights: Lights) -> None:
+        self._calls = calls
+        self._supervisor = supervisor
         self._starter = starter
+        self._lights = lights
+        self._served: dict[int | None, Line] = {}
+        """All lines of this thread, by their numbers."""
         self._lines: dict[int, Line] = {}
+        """Those with a worker, by the descriptor of its channel ..."""
         self._sentinels: dict[int, Line] = {}
+        """... and by its sentinel, which is there for a moment longer."""
         self._lingering: dict[int, Process] = {}
         """Processes that were killed and are still there, by their sentinels. Nobody waits for them."""
         self._arriving: deque[tuple[float, Line]] = deque()
@@ -49,9 +57,11 @@ class Telecom:
         self._starting: deque[tuple[Line, Started | float | None]] = deque()
         """Lines whose worker was started, or after how long it is to be asked for again, if at all."""
         self._poll = select.poll()
-        self._bell = Bell()
-        self._bells = {self._bell.fd: self._bell}
-        self._poll.register(self._bell.fd, select.POLLIN)
+        self._poll.register(calls.bell.fd, select.POLLIN)
+        self._homecoming: Bell | None = None
+        """Rung when a slot comes home that somebody waits for, where this thread is to see to that."""
+        self._spoke: set[int | None] = set()
+        """Lines whose workers have said something, and may want orders."""
         self._ticked_s = 0.0
         self._thread = threading.Thread(target=self._run, name=name, daemon=True)
 
@@ -60,23 +70,24 @@ class Telecom:
         begin(self._thread)
 
     def take_on(self, line: Line) -> None:
-        """From now on this thread serves ``line``, whose worker it has started."""
+        """From now on this thread serves ``line``, and has a worker started for it. Called by who opens the pool."""
+        self._served[line.number] = line
         self._expect(line, 0.0)
         self.ring()
 
     def was_started(self, line: Line, started: Started | float | None) -> None:
-        """Told by the starter, in its thread."""
+        """Called by the starter, in its thread."""
         self._starting.append((line, started))
         self.ring()
 
     def ring(self) -> None:
-        """Something has changed; takes no lock, so that a finalizer may call it."""
-        self._bell.ring()
+        """Something has changed. Called from anywhere, a signal handler too: takes no lock."""
+        self._calls.ring()
 
-    def listen_to(self, bell: Bell) -> None:
-        """Another bell that wakes this thread."""
-        self._bells[bell.fd] = bell
-        self._poll.register(bell.fd, select.POLLIN)
+    def listen_to(self, homecoming: Bell) -> None:
+        """This thread sees to slots that come home. Called before it begins to serve."""
+        self._homecoming = homecoming
+        self._poll.register(homecoming.fd, select.POLLIN)
 
     def join(self, timeout_s: float) -> bool:
         """Waits for the thread's end; says whether it came."""
@@ -86,8 +97,8 @@ class Telecom:
 
     def _run(self) -> None:
         try:
-            lane = self._pool.onlooker.lane_of(self._thread.name)
-            while not self._pool.closing:
+            lane = self._supervisor.onlooker.lane_of(self._thread.name)
+            while not self._lights.closing:
                 self._ask_for_those_due()
                 self._welcome()
                 ready = self._poll.poll(self._patience_ms())
@@ -95,16 +106,22 @@ class Telecom:
                 for fd, _ in ready:
                     self._answer(fd)
                 read = perf_counter_ns() if lane else 0
-                for line in list(self._lines.values()):
-                    self._pool.feed(line)
+                self._feed()
                 if lane:
                     lane(("read parcels", begun, read))
                     lane(("send orders", read, perf_counter_ns()))
         except BaseException as error:  # noqa: BLE001 - whatever it is, the consumer must hear of it
-            self._pool.broke(error)
+            self._supervisor.broke(error)
         finally:
             self.see_off()
-            self._pool.one_left()
+            self._lights.leaves()
+
+    def _feed(self) -> None:
+        """Those that have said something, and those that were rung for: with many lines, a few of them all."""
+        rung, spoke = self._calls.answered(), self._spoke
+        self._spoke = set()
+        for line in list(self._served.values()) if None in rung else [self._served[number] for number in rung | spoke]:
+            self._supervisor.feed(line)
 
     def _patience_ms(self) -> float | None:
         """While something is being made, this thread wakes four times a second to see whether it goes on; else never.
@@ -117,7 +134,8 @@ class Telecom:
             self._ticked_s += passed_s
         elif passed_s >= _TICK_S:
             self._ticked_s += passed_s
-            for line in self._pool.look_after(list(self._lines.values()), min(passed_s, 2 * _TICK_S)):
+            self._spoke.update(self._served)  # to be sure
+            for line in self._supervisor.look_after(list(self._lines.values()), min(passed_s, 2 * _TICK_S)):
                 self._let_go(line)
         if self._arriving:
             return _DUE_TICK_S * 1000
@@ -128,8 +146,11 @@ class Telecom:
             self._read(line)
         elif (line := self._sentinels.get(fd)) is not None:
             self._bury(line)
-        elif (bell := self._bells.get(fd)) is not None:
-            bell.hush()
+        elif fd == self._calls.bell.fd:
+            self._calls.bell.hush()
+        elif self._homecoming is not None and fd == self._homecoming.fd:
+            self._homecoming.hush()
+            self._supervisor.slots_came_home()
         elif (process := self._lingering.pop(fd, None)) is not None:
             self._unregister(fd)
             process.exit_status()  # as in `see_off`
@@ -142,7 +163,7 @@ class Telecom:
                 self._arriving.append((due_s, line))
             else:
                 line.prepare()
-                self._starter.want(line, self)
+                self._starter.want(line, self.was_started)
 
     def _expect(self, line: Line, delay_s: float | None) -> None:
         """A worker is to be started for the line after so long, if at all."""
@@ -167,6 +188,7 @@ class Telecom:
         """Reads all that has come; False at the end of the channel."""
         channel = line.channel
         assert channel is not None
+        self._spoke.add(line.number)
         while (received := channel.receive()) is not None:
             datagram, fds = received
             if not datagram:
@@ -175,22 +197,22 @@ class Telecom:
                 line.has_hung_up = True
                 return False
             try:
-                self._pool.received(line, datagram, fds, perf_counter_ns() if self._pool.looks else 0)
+                self._supervisor.received(line, datagram, fds, perf_counter_ns() if self._supervisor.looks else 0)
             except Garbled as error:
                 line.cut_off(f"wrote to a descriptor that is ours ({error})")
         return True
 
     def _bury(self, line: Line) -> None:
-        """The worker is gone: what it still said counts, then the pool decides."""
+        """The worker is gone: what it still said counts, then the supervisor decides."""
         if line.channel is not None and line.channel.fileno() in self._lines:
             self._read(line)
         self._drop(line)
-        self._expect(line, self._pool.died(line))
+        self._expect(line, self._supervisor.died(line))
 
     def _let_go(self, line: Line) -> None:
         """The worker was killed and does not go: another takes its place."""
         self._drop(line)
-        process, delay_s = self._pool.let_go(line)
+        process, delay_s = self._supervisor.let_go(line)
         self._lingering[process.sentinel] = process
         self._poll.register(process.sentinel, select.POLLIN)
         self._expect(line, delay_s)
@@ -223,7 +245,7 @@ class Telecom:
         stuck = _still_there(there, _KILL_TIMEOUT_S)
         for line in lines:
             if line in stuck:
-                self._pool.left_behind(line)
+                self._supervisor.left_behind(line)
             elif line.process is not None:
                 line.process.exit_status()  # whoever started it may let go of its number now
             line.disconnect()

@@ -61,7 +61,8 @@ ENDS = {
     ("host/cgroup.py", "with _lock"): "reads a file of the kernel's",
     ("worker/outbox.py", "with _lock"): "sends what waits: a datagram, for which the trainer has room, or it is gone",
     ("pool/notes.py", "with _lock"): "adds to a set",
-    ("pool/pool.py", "with _turn"): "counts; the last thread puts the lights out, which has deadlines",
+    ("pool/lights.py", "with _lock"): "counts; the last thread puts the lights out, which has deadlines",
+    ("pool/supervisor.py", "with _greeting"): "makes the plan, once",
     (
         "reuse/carousel.py",
         "with _threads",

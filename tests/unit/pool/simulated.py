@@ -34,13 +34,20 @@ def recipe(**settings):
     return Recipe(None, {}, [0], config, 0, 0)
 
 
+class Silent:
+    """A bell that nobody hears."""
+
+    def ring(self):
+        pass
+
+
 class Worker:
     """What a worker process does, and the line to it."""
 
     def __init__(self, number):
         self.seq = 0  # the cell's word
         self.index = None  # and the other one
-        self.line = Line(number, f"worker {number}", self, 300.0)
+        self.line = Line(number, f"worker {number}", self, 300.0, Silent())
         self.alive = False
         self.inbox = deque()
         self.outbox = deque()
@@ -252,4 +259,4 @@ def tickets(deliveries):
     return [(one.ticket.epoch, one.ticket.step) for one in deliveries]
 
 
-__all__ = ["FAST_NS", "REPORT", "SLOW_NS", "Failed", "Full", "Steps", "Ticket", "World", "recipe", "tickets"]
+__all__ = ["FAST_NS", "REPORT", "SLOW_NS", "Failed", "Full", "Silent", "Steps", "Ticket", "World", "recipe", "tickets"]

@@ -9,6 +9,7 @@ from swift_loader.wire import messages
 from swift_loader.wire.channel import SocketChannel
 from swift_loader.wire.messages import Order
 from swift_loader.wire.page import BUILDS, FETCHES, Cell
+from tests.unit.pool.simulated import Silent
 
 
 class Process:
@@ -35,7 +36,7 @@ class Process:
 
 @pytest.fixture
 def line():
-    return Line(3, "swift-worker-c0w3", Cell(memoryview(bytearray(64)).cast("q")), 4.0)
+    return Line(3, "swift-worker-c0w3", Cell(memoryview(bytearray(64)).cast("q")), 4.0, Silent())
 
 
 def _connected(line):

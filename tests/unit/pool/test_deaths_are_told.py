@@ -11,12 +11,12 @@ from swift_loader.pool.failures import Death, death_of, lingering
 from swift_loader.pool.ledger import Holder
 from swift_loader.pool.line import Line
 from swift_loader.wire.page import FETCHES, Cell
-from tests.unit.pool.simulated import World
+from tests.unit.pool.simulated import Silent, World
 
 
 @pytest.fixture
 def line():
-    line = Line(1, "swift-worker-c0w1", Cell(memoryview(bytearray(64)).cast("q")), 4.0)
+    line = Line(1, "swift-worker-c0w1", Cell(memoryview(bytearray(64)).cast("q")), 4.0, Silent())
     line.process = SimpleNamespace(pid=77)
     line.cell.enter(FETCHES, 5)
     line.cell.at(2, 13)
