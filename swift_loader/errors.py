@@ -6,6 +6,7 @@
       DataError                 the dataset or the collate raised; the worker's traceback is the cause
       LayoutError               samples do not fit each other
       NoRoom(MemoryError)       memory, descriptors or an allowed size are short
+      ShardError                a set of shards is damaged, hostile, or not what was asked for
       WorkerError               WorkerDied, WorkerHung, WorkerStartFailed, PoisonedTicket
       RankMismatch              ranks disagree on plan or seed
 
@@ -36,6 +37,7 @@ __all__ = [
     "PoisonedTicket",
     "RankMismatch",
     "RemoteTraceback",
+    "ShardError",
     "SwiftLoaderError",
     "WorkerDied",
     "WorkerError",
@@ -93,6 +95,46 @@ class NoRoom(SwiftLoaderError, MemoryError):
         error = cls(text)
         error.needed, error.allowed = needed, allowed
         return error
+
+
+class ShardError(SwiftLoaderError):
+    """A set of shards is damaged, or made to harm, or cannot be written as asked.
+
+    Who finds it knows the place in what it reads; who had it read fills in the shard and the set, and raises it again.
+    """
+
+    set: str | None = None
+    """The folder or the address of all shards."""
+    shard: str | None = None
+    """The name of one, or of a catalog."""
+    offset: int | None = None
+    """The byte in it at which the trouble begins."""
+    key: str | None = None
+    """The sample's."""
+    expected: object = None
+    found: object = None
+    """What should have been there, and what was."""
+
+    @classmethod
+    def at(cls, text: str, offset: int | None = None, expected: object = None, found: object = None) -> Self:
+        """With its place."""
+        error = cls(text)
+        error.offset, error.expected, error.found = offset, expected, found
+        return error
+
+    def within(self, shard: str | None = None, set: str | None = None, key: str | None = None) -> Self:  # noqa: A002
+        """The same error, whose place is known better now."""
+        self.shard = self.shard or shard
+        self.set = self.set or set
+        self.key = self.key or key
+        return self
+
+    def __str__(self) -> str:
+        place = "/".join(part.rstrip("/") for part in (self.set, self.shard) if part)
+        told = [] if self.offset is None else [f"at byte {self.offset}"]
+        told += [] if self.key is None else [f"sample {self.key!r}"]
+        told += [] if self.expected is None else [f"expected {self.expected}, found {self.found}"]
+        return (f"{place}: " if place else "") + super().__str__() + (f" ({'; '.join(told)})" if told else "")
 
 
 class WorkerError(SwiftLoaderError):

@@ -17,9 +17,9 @@ from tests.api.argument_table import DESIGNED, REQUIRED
 
 PUBLIC = {
     "AsyncDataLoader", "BucketedPlan", "CacheSetting", "Cached", "ConfigError", "DataError", "DataLoader", "EpochPlan",
-    "LayoutError", "LoaderClosed", "NoRoom", "Plan", "PoisonedTicket", "RankMismatch", "RotationSetting", "SwiftLoader",
-    "SwiftLoaderError", "WeightedPlan", "WorkerDied", "WorkerError", "WorkerHung", "WorkerInfo", "WorkerStartFailed",
-    "__version__", "worker_info",
+    "LayoutError", "LoaderClosed", "NoRoom", "Plan", "PoisonedTicket", "RankMismatch", "RotationSetting", "ShardError",
+    "SwiftLoader", "SwiftLoaderError", "WeightedPlan", "WorkerDied", "WorkerError", "WorkerHung", "WorkerInfo",
+    "WorkerStartFailed", "__version__", "worker_info",
 }  # fmt: skip
 
 SIGNATURES = {
@@ -110,7 +110,7 @@ def test_elastic_widens_the_default_window():
 def test_all_errors_have_one_root():
     errors = [getattr(swift_loader, name) for name in PUBLIC]
     errors = [error for error in errors if isinstance(error, type) and issubclass(error, BaseException)]
-    assert len(errors) == 12
+    assert len(errors) == 13
     assert all(issubclass(error, SwiftLoaderError) for error in errors)
     assert issubclass(ConfigError, ValueError)
     assert issubclass(swift_loader.NoRoom, MemoryError)
