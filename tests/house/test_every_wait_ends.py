@@ -94,6 +94,8 @@ ENDS = {
     ("worker/threads.py", "opens a file"): "the kernel's",
     ("reuse/carousel.py", "opens a file"): "the trainer's, through /proc",
     ("reuse/files.py", "opens a file"): "the store's: O_NONBLOCK, and refused if it is no file",
+    ("shards/folder.py", "flock"): "never waits: LOCK_NB",
+    ("shards/folder.py", "opens a file"): "the user's shards: O_NONBLOCK, and refused if it is no file; or new",
     ("reuse/shared.py", "opens a file"): "anonymous, in memory, through /proc",
     ("host/outfile.py", "opens a file"): "the user's: O_NONBLOCK, and refused if it is no file",
     ("testing/faulty.py", "opens a file"): "it is the fault, in a worker that is given its time",
