@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from swift_loader.reuse.cached import Cached
     from swift_loader.settings.cache import CacheSetting
     from swift_loader.settings.rotation import RotationSetting
+    from swift_loader.settings.secret import Secret
     from swift_loader.worker.info import WorkerInfo, worker_info
 
 __version__ = "0.1.0"
@@ -53,6 +54,7 @@ __all__ = [
     "PoisonedTicket",
     "RankMismatch",
     "RotationSetting",
+    "Secret",
     "ShardError",
     "SwiftLoader",
     "SwiftLoaderError",
@@ -77,6 +79,7 @@ _HOMES = {
     "Plan": "swift_loader.plan.plan",
     "WeightedPlan": "swift_loader.plan.weighted",
     "RotationSetting": "swift_loader.settings.rotation",
+    "Secret": "swift_loader.settings.secret",
     "WorkerInfo": "swift_loader.worker.info",
     "worker_info": "swift_loader.worker.info",
 }

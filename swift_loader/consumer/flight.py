@@ -98,7 +98,7 @@ def save_at(named: Path, recipe: Recipe) -> Path:
 def _packed(path: Path, recipe: Recipe) -> Iterator[mmap.mmap]:
     """All that the file at ``path`` is to hold."""
     try:
-        fd = pack(for_one_process(recipe), outlives=True).fd
+        fd = pack(for_one_process(recipe), to="disk").fd
     except Unsendable as error:
         raise ConfigError(
             f"what makes the batches cannot be written to {path}: {error}. loader.replay() makes one in this process"

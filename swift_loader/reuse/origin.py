@@ -14,6 +14,7 @@ import numpy as np
 from swift_loader.errors import ConfigError
 from swift_loader.reuse.cached import Cached
 from swift_loader.reuse.index import Origin
+from swift_loader.settings.secret import Secret
 
 _PLAIN = (int, float, complex, bool, str, bytes, type(None))
 
@@ -57,6 +58,8 @@ def _feed(digest: Any, value: Any) -> None:
         _add(digest, type(value).__name__, repr(value).encode())
     elif isinstance(value, PurePath):
         _add(digest, "path", str(value).encode())
+    elif isinstance(value, Secret):
+        _add(digest, "secret", b"")  # of a key nothing is written, and another key does not make other samples
     elif type(value) in (list, tuple):
         _add(digest, type(value).__name__, str(len(value)).encode())
         for part in value:

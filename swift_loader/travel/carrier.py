@@ -21,9 +21,10 @@ from typing import IO, Any, TypeVar
 import cloudpickle
 import numpy as np
 
+from swift_loader.settings.secret import Secret, for_a_worker
 from swift_loader.travel import anew, arrival, elsewhere
 from swift_loader.travel.bulk import Bulk, Piece
-from swift_loader.travel.payload import Unsendable
+from swift_loader.travel.payload import Destination, Unsendable
 from swift_loader.travel.preload import names_in
 from swift_loader.travel.trail import told
 
@@ -36,8 +37,8 @@ _NO_ROOM = (errno.ENOSPC, errno.ENOMEM, errno.EFBIG, errno.EDQUOT)
 class Carrier(cloudpickle.Pickler):  # type: ignore[misc] # it has no types
     """Pickles one value, and notes what whoever loads it will need."""
 
-    def __init__(self, file: IO[bytes], *, outlives: bool) -> None:
-        self.bulk = Bulk(outlives=outlives)
+    def __init__(self, file: IO[bytes], to: Destination) -> None:
+        self.bulk = Bulk(outlives=to == "disk")
         self.is_by_value = False
         self.mentioned: set[str] = set()
         self.named: dict[int, Any] = {}
@@ -54,6 +55,8 @@ class Carrier(cloudpickle.Pickler):  # type: ignore[misc] # it has no types
             type(anew.an_lru_cache): self._lru_cache,
             **anew.REDUCERS,
         }
+        if to == "worker":
+            self._own[Secret] = for_a_worker
         if "torch" in sys.modules:
             self._own[sys.modules["torch"].Tensor] = self.bulk.tensor
         # As a dict: cloudpickle's chain of dicts would be asked in Python for every object.

@@ -14,10 +14,12 @@ import os
 import pickle
 import struct
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 from swift_loader.host.memfile import memory_file
 from swift_loader.travel import elsewhere
+
+Destination = Literal["worker", "disk"]
 
 #: The length of the pickle, where the table begins, and its length.
 _HEAD = struct.Struct("<QQQ")
@@ -43,12 +45,13 @@ class Packed:
     """Classes and functions that workers import."""
 
 
-def pack(value: Any, *, outlives: bool = False) -> Packed:
+def pack(value: Any, to: Destination = "worker") -> Packed:
     """Writes ``value`` into a memory file.
 
     Args:
         value: Anything; a `Recipe` as a rule.
-        outlives: Whether it is to be read when this process has gone, so that nothing can be shared with it.
+        to: Who is to read it: a worker of this process, or whoever opens a file when this process has gone. To a disk
+            goes no secret, and nothing that would be shared with this process.
 
     Raises:
         Unsendable: if it cannot be pickled.
@@ -59,7 +62,7 @@ def pack(value: Any, *, outlives: bool = False) -> Packed:
     try:
         with open(fd, "wb", closefd=False) as file:
             file.write(bytes(_HEAD.size))
-            carrier = Carrier(file, outlives=outlives)
+            carrier = Carrier(file, to)
             carrier.carry(value)
             file.flush()
             stream_nbytes = file.tell() - _HEAD.size

@@ -1,8 +1,8 @@
 """The slots of a worker, and the one that a batch is made in.
 
 The worker has mapped the slots that it was ordered to fill, and makes a larger one itself where a batch does not fit:
-that one's descriptor goes to the consumer with the parcel. A worker that dies before has made it for nobody: the slot of
-that number is still the one before, for the consumer, and the kernel has the other back.
+that one's descriptor goes to the consumer with the parcel. A worker that dies before has made it for nobody: the slot
+of that number is still the one before, for the consumer, and the kernel has the other back.
 """
 
 from __future__ import annotations

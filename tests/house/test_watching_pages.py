@@ -37,6 +37,11 @@ class Damaged(Images):
             raise ValueError("damaged")
         return super().__getitem__(index)
 
+class Locked(Images):
+    def __init__(self, folder, key):
+        super().__init__(folder)
+        assert key.reveal() == "correct-horse-battery-staple"
+
 def train_step(batch):
     assert batch["image"].shape[1:] == (3, 4)
 

@@ -16,9 +16,9 @@ from tests.unit.batch.samples import Box, examples, same
 COUNT = 100_000
 
 
-def _travelled(value, *, outlives=False):
+def _travelled(value, to="worker"):
     """The value again, what its pickle weighed, and all of the file."""
-    packed = pack(value, outlives=outlives)
+    packed = pack(value, to)
     room = os.fstat(packed.fd).st_blocks * 512
     return unpack(packed.fd), packed.stream_nbytes, room
 
@@ -88,7 +88,7 @@ def test_a_tensor_in_shared_memory_is_shared_with_the_trainer():
     epoch[2] = 7
     again[0] = 5
     assert (again.tolist(), part.tolist(), epoch.tolist()) == ([5, 0, 7], [0, 7], [5, 0, 7])
-    kept = _travelled(epoch, outlives=True)[0]
+    kept = _travelled(epoch, "disk")[0]
     epoch.zero_()
     assert kept.tolist() == [5, 0, 7]  # for whoever comes when it has gone
 
