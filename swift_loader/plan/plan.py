@@ -9,13 +9,16 @@ from typing import TYPE_CHECKING, Protocol, runtime_checkable
 import numpy as np
 
 from swift_loader.errors import ConfigError
+from swift_loader.plan.epoch_lanes import EpochLanes
 from swift_loader.plan.order import shuffled
 from swift_loader.plan.rotated import Rotation
 from swift_loader.plan.seeding import order_key
 from swift_loader.plan.share import Split
 
 if TYPE_CHECKING:
+    from swift_loader.plan.epoch_lanes import Need
     from swift_loader.plan.permute import U64
+    from swift_loader.plan.runs import Runs
     from swift_loader.settings.arguments import Even
 
 Fingerprint = dict[str, str | int | bool]
@@ -37,7 +40,7 @@ class Plan(Protocol):
 
 @dataclass(frozen=True, kw_only=True)
 class EpochPlan:
-    """Every sample once per epoch, in order or shuffled within windows, dealt out to consumers in equal steps.
+    """Every sample once per epoch, in order or shuffled nearby, dealt out to consumers in equal steps.
 
     With rotation each sample comes several times per epoch, always to the same consumer unless the plan is elastic.
 
@@ -48,13 +51,15 @@ class EpochPlan:
         shuffle: False is the order of the dataset.
         seed: With the epoch's number it decides the order.
         window: Neighbouring samples per window (`nearby_shuffle`); 0 permutes the whole epoch.
-        mix: Windows whose samples are permuted together (`nearby_mix`).
+        mix: Windows whose samples are permuted together (`nearby_mix`). With runs, how many of them a consumer mixes
+            at a time; with elastic, all consumers together.
         even: How the consumers' steps are made equal: "balance", "pad", "drop" or "none".
         drop_last: Leave out every consumer's last batch if it is smaller, before `even` is applied.
         elastic: Cut steps from one global order, so that they do not depend on consumer_count as long as
             batch_size * consumer_count stays the same.
         rotation: How often each sample comes in an epoch.
         block: So many samples of a consumer (of all, with elastic) are used by turns, before others take their place.
+        runs: Neighbours that are cheap to read together. Shuffled, they are mixed instead of windows.
 
     Example:
         >>> plan = EpochPlan(sample_count=10, batch_size=4, shuffle=False, even="none")
@@ -74,12 +79,15 @@ class EpochPlan:
     elastic: bool = False
     rotation: int = 1
     block: int = 1024
+    runs: Runs | None = None
 
     def __post_init__(self) -> None:
         if self.window < 0 or self.mix < 1:
             raise ConfigError(f"a plan needs window >= 0 and mix >= 1, not {self.window} and {self.mix}")
         if self.rotation < 1 or self.block < 1:
             raise ConfigError(f"a plan needs rotation >= 1 and block >= 1, not {self.rotation} and {self.block}")
+        if self.runs is not None and self.runs.sample_count != self.sample_count:
+            raise ConfigError(f"runs of {self.runs.sample_count} samples together are not those of {self.sample_count}")
         self._split  # noqa: B018 # made now, so that impossible counts are refused now
 
     @cached_property
@@ -95,6 +103,11 @@ class EpochPlan:
             uses=self.rotation,
         )
 
+    @cached_property
+    def _lanes(self) -> EpochLanes:
+        assert self.runs is not None
+        return EpochLanes(self.runs, self._split, self.mix, self.seed)
+
     def step_count(self, epoch: int, consumer: int) -> int:  # noqa: ARG002 # the same in every epoch
         """Say how many batches a consumer takes in an epoch."""
         return self._split.share(consumer).step_count
@@ -104,7 +117,11 @@ class EpochPlan:
         key = order_key(self.seed, epoch)
 
         def once(places: U64) -> U64:
-            return shuffled(places, self.sample_count, self.window, self.mix, key) if self.shuffle else places
+            if not self.shuffle:
+                return places
+            if self.runs is not None:
+                return self._lanes.of(epoch, consumer)(places)
+            return shuffled(places, self.sample_count, self.window, self.mix, key)
 
         def repeated(places: U64) -> U64:
             # Neighbours again, which is what an order is quick with.
@@ -112,6 +129,15 @@ class EpochPlan:
             return once(sources)[back]
 
         return self._split.share(consumer).batches(first, count, once if self.rotation == 1 else repeated)
+
+    def need(self, epoch: int, consumer: int) -> Need | None:
+        """Say what of the runs a consumer uses, and when; None where it has none, or keeps their order."""
+        if self.runs is None or not self.shuffle:
+            return None
+        key = order_key(self.seed, epoch)
+        return self._lanes.need(
+            epoch, consumer, None if self.rotation == 1 else lambda places: self._sources(places, consumer, key)
+        )
 
     def sources(self, epoch: int, consumer: int, first: int, count: int) -> list[list[int]]:
         """Give, for each index that `indices` gives, where in the epoch's order its sample stands once."""
@@ -144,6 +170,7 @@ class EpochPlan:
             "even": self.even,
             "drop_last": self.drop_last,
             "elastic": self.elastic,
-            # Not without rotation: states of versions that had none still fit.
+            # Not without them: states of versions that had none still fit.
             **({"rotation": self.rotation, "block": self.block} if self.rotation > 1 else {}),
+            **({} if self.runs is None else {"runs": self.runs.digest}),
         }

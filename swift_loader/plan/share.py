@@ -74,15 +74,19 @@ class Share:
         step_size = self.batch_size * self.part_count
         starts = np.arange(first, stop, dtype=np.uint64) * step_size + (self.origin + self.part * self.batch_size)
         whole = (starts[:, None] + np.arange(self.batch_size, dtype=np.uint64)).ravel()
-        rest = [self.batch(step) for step in range(stop, last)]
-        places = [np.arange(start, start + size, dtype=np.uint64) % self.length for start, _, size in rest]
-        indices = order(np.concatenate([whole, *(part + self.origin for part in places)]))
+        rest = [self.places(step) for step in range(stop, last)]
+        indices = order(np.concatenate([whole, *rest]))
         batches: list[list[int]] = indices[: whole.size].reshape(-1, self.batch_size).tolist()
         at = whole.size
-        for batch in rest:
-            batches.append(indices[at : at + batch.size].tolist())
-            at += batch.size
+        for places in rest:
+            batches.append(indices[at : at + places.size].tolist())
+            at += places.size
         return batches
+
+    def places(self, step: int) -> U64:
+        """Give the places of the epoch that are this consumer's at a step, repeats as well."""
+        start, _, size = self.batch(step)
+        return np.arange(start, start + size, dtype=np.uint64) % self.length + self.origin
 
     def mask(self, step: int) -> list[bool] | None:
         """Say which samples of a step are real and which are repeats; None if all are real."""
