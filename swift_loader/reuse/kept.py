@@ -127,7 +127,7 @@ class Kept:
         if known is None or known[0] is not spec or known[1] == PICKLED:
             if len(self._forms) >= _MANY:
                 self._forms.clear()
-            known = self._forms[spec.key] = (spec, store.form_id(spec.structure, spec.columns))
+            known = self._forms[spec.key] = (spec, store.forms.number_of(spec.structure, spec.columns))
         if known[1] == PICKLED:
             return None
         numbers = np.array(indices, np.uint64)

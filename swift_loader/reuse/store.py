@@ -11,33 +11,23 @@ their holders. Whoever gets no answer, or an `OSError`, makes the sample as if t
 from __future__ import annotations
 
 import os
-import pickle
-import struct
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from swift_loader.batch.codec import encode
-from swift_loader.batch.record import MISSING, PICKLED, Empty, Form, anywhere, form_of, load, pickled, unpickled
+from swift_loader.batch.record import MISSING, PICKLED, Empty, Form, anywhere, unpickled
 from swift_loader.host.locks import Locks
 from swift_loader.host.xxhash import digest_of, digest_of_parts
 from swift_loader.reuse import entry, index
 from swift_loader.reuse.entry import Entry
 from swift_loader.reuse.files import Files
+from swift_loader.reuse.forms import Forms
 from swift_loader.reuse.reader import Mapped, Plain, Reader
 from swift_loader.reuse.room import Room, capacity_of
 
 if TYPE_CHECKING:
     from swift_loader.reuse.entry import Words
-
-_WAIT_S = 5.0
-_FORM_HEAD = struct.Struct("<QQ")
-#: So many forms are told; samples of further ones are pickled.
-_MOST_FORMS = 64
-#: And of these so many with their shapes.
-_MOST_CLOSED = 16
-_MASK = (1 << 64) - 1
 
 
 class Store:
@@ -63,9 +53,7 @@ class Store:
         self._locks = Locks(files.index_fd)
         self._room = Room(files, self._locks, self._reader, most_nbytes)
         self._wait_s = wait_s
-        self._forms: list[Form | None] = [None]
-        self._form_ids: dict[Form, int] = {}
-        self._forms_end = index.FORMS
+        self.forms = Forms(files, self._locks, home)
         self._epoch = -1
         self.is_full = False
         """There was no room for a sample."""
@@ -138,7 +126,7 @@ class Store:
 
     def _read(self, found: Entry, empty: Empty) -> Any:
         seed = entry.seed_of(found.number, found.made_for, self._id)
-        form = self._form(found.form)
+        form = self.forms.of(found.form)
         if found.form != PICKLED and (form is None or (form.nbytes != found.nbytes and not form.is_open)):
             return MISSING
         if found.nbytes > found.capacity:
@@ -204,7 +192,7 @@ class Store:
         before = self.entry(number)
         if before is not None and before.made_for > made_for and self._is_used(before.made_for, used_until):
             return False
-        form, parts = self._parts_of(sample)
+        form, parts = self.forms.parts_of(sample)
         nbytes = sum(part.nbytes for part in parts)
         if before is not None and before.capacity >= nbytes:
             offset, capacity = before.offset, before.capacity
@@ -245,76 +233,3 @@ class Store:
         raw = entry.pack(made, self._id)
         if os.pwrite(self.files.index_fd, raw, index.place_of(made.number)) != len(raw):
             raise OSError("the index could not be written")
-
-    # Forms ------------------------------------------------------------------------------------------------------
-
-    def form_id(self, structure: Any, columns: tuple[Any, ...]) -> int:
-        """The form that can be put to rows of these columns as it is; 0 if there is none."""
-        for number, form in enumerate(self._known_forms()):
-            if form is not None and not form.is_open and form.structure == structure and form.columns == columns:
-                return number
-        return PICKLED
-
-    def _parts_of(self, sample: Any) -> tuple[int, list[Any]]:
-        taken_apart = form_of(sample)
-        if taken_apart is not None:
-            form, leaves = taken_apart
-            number = self._form_ids.get(form)
-            if number is None and len(self._known_forms()) <= _MOST_CLOSED:
-                number = self._add_form(form)
-            if number:
-                return number, leaves
-            form, leaves = form.opened(leaves)
-            number = self._form_ids.get(form) or self._add_form(form)
-            if number:
-                return number, leaves
-        return PICKLED, pickled(sample)
-
-    def _form(self, number: int) -> Form | None:
-        if number >= len(self._forms):
-            self._known_forms()
-        return self._forms[number] if number < len(self._forms) else None
-
-    def _known_forms(self) -> list[Form | None]:
-        """All that were told so far."""
-        while (found := self._form_at(self._forms_end)) is not None:
-            raw, self._forms_end = found
-            try:
-                form: Form | None = load(raw, [], self._home)
-            except (AttributeError, ImportError, pickle.UnpicklingError):  # of a class that is not here
-                form = None
-            self._forms.append(form)
-            if form is not None:
-                self._form_ids.setdefault(form, len(self._forms) - 1)
-        return self._forms
-
-    def _form_at(self, place: int) -> tuple[bytes, int] | None:
-        head = os.pread(self.files.index_fd, _FORM_HEAD.size, place)
-        if len(head) < _FORM_HEAD.size:
-            return None
-        nbytes, digest = _FORM_HEAD.unpack(head)
-        if not 0 < nbytes <= index.CLAIMS - place:
-            return None
-        raw = os.pread(self.files.index_fd, nbytes, place + _FORM_HEAD.size)
-        # What a writer that was killed has left is no form, and is written over.
-        whole = digest_of(raw, self._id & _MASK) == digest
-        return (raw, place + _FORM_HEAD.size + nbytes) if whole else None
-
-    def _add_form(self, form: Form) -> int:
-        if len(self._known_forms()) > _MOST_FORMS or not self._locks.take(index.LOCK_FORMS, wait_s=_WAIT_S):
-            return self._form_ids.get(form, PICKLED)
-        try:
-            self._known_forms()
-            if form in self._form_ids:
-                return self._form_ids[form]
-            stream = encode(form).stream
-            raw = _FORM_HEAD.pack(len(stream), digest_of(stream, self._id & _MASK)) + stream
-            if self._forms_end + len(raw) > index.CLAIMS or load(stream, [], self._home) != form:
-                return PICKLED
-            os.pwrite(self.files.index_fd, raw, self._forms_end)
-            self._known_forms()
-            return self._form_ids.get(form, PICKLED)
-        except (AttributeError, ImportError, pickle.UnpicklingError):
-            return PICKLED
-        finally:
-            self._locks.leave(index.LOCK_FORMS)
