@@ -1,4 +1,4 @@
-"""Where the bytes of a batch lie in a slot.
+"""Where the bytes of a batch lie in a slot. Pure.
 
 A batch is made of columns, one for each numeric leaf of a sample, laid one behind the other in the slot for
 ``capacity`` rows, and of objects, which are encoded behind the columns (or sent in the parcel where they are small).

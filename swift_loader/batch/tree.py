@@ -1,4 +1,4 @@
-"""The structure of a sample: nested mappings, sequences, namedtuples and dataclasses, with leaves at the ends.
+"""The structure of a sample: nested mappings, sequences, namedtuples and dataclasses, with leaves at the ends. Pure.
 
 A `Node` describes the structure without the leaves; it travels in messages and builds the same structure around other
 leaves. What a leaf is, is decided here by what is not a container; what may be done with it, is not known here.
