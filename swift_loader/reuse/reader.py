@@ -10,13 +10,13 @@ everything is read.
 from __future__ import annotations
 
 import ctypes
-import errno
 import mmap
 import os
 from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
+from swift_loader.host.mapping import read_into
 from swift_loader.reuse import entry, index
 
 if TYPE_CHECKING:
@@ -145,17 +145,3 @@ class Mapped(Plain):
 
 def _hide(mapping: mmap.mmap) -> None:
     mapping.madvise(mmap.MADV_DONTFORK)
-
-
-def read_into(fd: int, target: Any, offset: int) -> None:
-    """Fills ``target``, an array of bytes, from there.
-
-    Raises:
-        OSError: if there are not so many, or the disk fails.
-    """
-    view = memoryview(target)
-    while view.nbytes:
-        count = os.preadv(fd, [view], offset)
-        if not count:
-            raise OSError(errno.ENODATA, "the file is shorter than what it should hold")
-        view, offset = view[count:], offset + count

@@ -11,19 +11,34 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from swift_loader.shards.catalog import Catalog
+    from swift_loader.shards.dataset import ShardDataset
+    from swift_loader.shards.images import ImageFolder
     from swift_loader.shards.opening import read_catalog, read_table
     from swift_loader.shards.store import store_at
     from swift_loader.shards.table import Table
+    from swift_loader.shards.tokens import TokenDataset
 
 _HOMES = {
     "Catalog": "swift_loader.shards.catalog",
+    "ImageFolder": "swift_loader.shards.images",
+    "ShardDataset": "swift_loader.shards.dataset",
     "Table": "swift_loader.shards.table",
+    "TokenDataset": "swift_loader.shards.tokens",
     "read_catalog": "swift_loader.shards.opening",
     "read_table": "swift_loader.shards.opening",
     "store_at": "swift_loader.shards.store",
 }
 
-__all__ = ["Catalog", "Table", "read_catalog", "read_table", "store_at"]
+__all__ = [
+    "Catalog",
+    "ImageFolder",
+    "ShardDataset",
+    "Table",
+    "TokenDataset",
+    "read_catalog",
+    "read_table",
+    "store_at",
+]
 
 
 def __getattr__(name: str) -> Any:

@@ -57,6 +57,7 @@ ENDS = {
         "engines/local.py",
         "with _lock",
     ): "the starter asks the server, which ends it; close() has that wait given up first",
+    ("shards/opened.py", "with _lock"): "opens a shard, as this thread would",
     ("pool/exchange.py", "with _lock"): "decides: nothing is sent, mapped, started or waited for under it",
     ("host/cgroup.py", "with _lock"): "reads a file of the kernel's",
     ("worker/outbox.py", "with _lock"): "sends what waits: a datagram, for which the trainer has room, or it is gone",
@@ -75,6 +76,8 @@ ENDS = {
         "with _lock",
     ): "counts, and writes lines to the user's file",
     # Files: which they are.
+    ("shards/images.py", "opens a file"): "the dataset's own time, in a worker: the consumer kills it after timeout_s",
+    ("shards/tokens.py", "opens a file"): "a file that the user has named; Ctrl-C ends that",
     ("host/procfs.py", "opens a file"): "the kernel's",
     ("host/cgroup.py", "opens a file"): "the kernel's",
     ("wire/channel.py", "opens a file"): "anonymous, in memory",

@@ -1,0 +1,108 @@
+"""A file in memory, read where that may be done safely.
+
+Copying from a mapping is half the price of reading into the same place. But memory that lies on a file which somebody
+shortens, or on a disk that fails, kills whoever touches it. So one looks before one touches: the file must be long
+enough, and the pages in memory already; what is not is read, and an error comes back as one. What was seen to be there
+is believed for a second: in that time a file may still be cut, and whoever touches it then is lost.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import errno
+import mmap
+import os
+from time import monotonic
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+import numpy as np
+
+if TYPE_CHECKING:
+    import numpy.typing as npt
+
+    Bytes: TypeAlias = npt.NDArray[np.uint8]
+
+#: What is asked of the kernel at once, and remembered.
+_EXTENT = 1 << 20
+_PAGES = _EXTENT // mmap.PAGESIZE
+_BELIEVED_S = 1.0
+
+_mincore = ctypes.PyDLL(None, use_errno=True).mincore
+_mincore.argtypes = (ctypes.c_void_p, ctypes.c_size_t, ctypes.c_void_p)
+
+
+class MappedFile:
+    """Takes the descriptor over, and closes it when it is let go of; may be read by several threads."""
+
+    _fd = -1
+
+    def __init__(self, fd: int) -> None:
+        self._fd = fd
+        self.nbytes = os.fstat(fd).st_size
+        self.data: Bytes = np.empty(0, np.uint8)
+        """All of it; to be touched only where `are_there` says so."""
+        if self.nbytes:
+            mapping = mmap.mmap(fd, self.nbytes, prot=mmap.PROT_READ)
+            mapping.madvise(mmap.MADV_DONTFORK)
+            self.data = np.frombuffer(mapping, np.uint8)
+        self._start = self.data.ctypes.data
+        self._seen: set[int] = set()
+        self._seen_s = 0.0
+
+    def are_there(self, begins: npt.NDArray[np.int64], ends: npt.NDArray[np.int64]) -> bool:
+        """Whether all bytes from each begin to its end may be touched."""
+        now = monotonic()
+        if now - self._seen_s > _BELIEVED_S:
+            self._seen_s, self._seen = now, set()
+        seen = self._seen
+        first, last = begins // _EXTENT, (ends - 1) // _EXTENT
+        wanted = {*first.tolist(), *last.tolist()}
+        if len(first) and int((last - first).max()) > 1:
+            wanted.update(*map(range, first.tolist(), last.tolist()))
+        return wanted <= seen or all(self._look(at, seen) for at in sorted(wanted - seen))
+
+    def _look(self, extent: int, seen: set[int]) -> bool:
+        begin = extent * _EXTENT
+        end = min(begin + _EXTENT, self.nbytes)
+        pages = (ctypes.c_ubyte * _PAGES)()
+        if end > os.fstat(self._fd).st_size or _mincore(self._start + begin, end - begin, pages) != 0:
+            return False
+        if 0 in bytes(pages[: -(-(end - begin) // mmap.PAGESIZE)]):
+            return False
+        seen.add(extent)
+        return True
+
+    def copy(self, offset: int, target: Any) -> None:
+        """Fills ``target``, an array of bytes that lies in one piece.
+
+        Raises:
+            OSError: if the file has not so many, or the disk fails.
+        """
+        end = offset + target.nbytes
+        if end <= self.nbytes and self.are_there(np.array([offset]), np.array([end])):
+            target[...] = self.data[offset:end]
+        else:
+            read_into(self._fd, target, offset)
+
+    def __del__(self) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Lets go of the file; what views it keeps its memory."""
+        if self._fd >= 0:
+            os.close(self._fd)
+            self._fd = -1
+
+
+def read_into(fd: int, target: Any, offset: int) -> None:
+    """Fills ``target``, an array of bytes, from there.
+
+    Raises:
+        OSError: if there are not so many, or the disk fails.
+    """
+    view = memoryview(target)
+    while view.nbytes:
+        count = os.preadv(fd, [view], offset)
+        if not count:
+            raise OSError(errno.ENODATA, "the file is shorter than what it should hold")
+        view, offset = view[count:], offset + count

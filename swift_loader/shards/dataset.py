@@ -1,0 +1,191 @@
+"""A set of shards as a map-style dataset: any sample by its index, checked where it lands."""
+
+from __future__ import annotations
+
+import itertools
+import operator
+import os
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from swift_loader.errors import ConfigError, DataError, ShardError
+from swift_loader.plan.runs import extents
+from swift_loader.shards.decode import Decoding
+from swift_loader.shards.opened import OpenShard, OpenShards
+from swift_loader.shards.selection import Selection
+from swift_loader.shards.sets import open_set
+from swift_loader.shards.wishes import Wishes
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from swift_loader.shards.catalog import Catalog
+    from swift_loader.shards.wishes import Granted
+
+
+class ShardDataset:
+    """The samples of a set of shards, by index.
+
+    Args:
+        url: a folder that has a catalog (`index.swift`), or a pattern of tar files (``"train-{000..127}.tar"``,
+            ``"train-*.tar"``) that have tables.
+        fields: which fields a sample has, and in which form: ``("jpg;png", "cls")`` gives tuples, ``"txt"`` the field
+            alone, None a dict of all there are. Of names with ``;`` between them, the first that a sample has.
+            ``"__key__"`` is the sample's key.
+        transform: called with each sample.
+        decode: what images become: ``"pil"``, ``"rgb8"``, ``"torchrgb"``, ...; None: bytes. Text, numbers, JSON and
+            arrays are decoded by their names.
+        generation: which generation of a set that has grown; the newest if not given.
+        allow_pickle: fields that run code when they are read (``.pyd``, ``.pth``) are read; else they are bytes.
+
+    A worker that gets one opens its files itself; what travels is small.
+
+    Example:
+        >>> dataset = ShardDataset("imagenet/train", ("jpg", "cls"), decode="rgb8", transform=crop)
+        >>> SwiftLoader.from_dataset(dataset, 256, nb_consumer=8, worker_per_consumer=4)
+    """
+
+    def __init__(
+        self,
+        url: str | os.PathLike[str],
+        fields: str | Sequence[str] | None = None,
+        *,
+        transform: Callable[[Any], Any] | None = None,
+        decode: str | None = "pil",
+        generation: int | None = None,
+        allow_pickle: bool = False,
+    ) -> None:
+        self.url = os.fspath(url)
+        self.transform = transform
+        self._wishes = Wishes(fields, Decoding(decode, allow_pickle=allow_pickle))
+        self._asked = generation
+        self._open()
+
+    def _open(self) -> None:
+        store, self._catalog = open_set(self.url, self._asked)
+        self._shards = OpenShards(store, self._catalog)
+
+    @property
+    def generation(self) -> int:
+        """Which generation of the set this is."""
+        return self._catalog.generation
+
+    @property
+    def catalog(self) -> Catalog:
+        """All that is known of the shards."""
+        return self._catalog
+
+    def __len__(self) -> int:
+        return self._catalog.samples
+
+    def __getitem__(self, index: int) -> Any:
+        number = operator.index(index)
+        count = len(self)
+        if not -count <= number < count:
+            raise IndexError(f"there are {count:,} samples, and no sample {number}")
+        return self.__getitems__([number % count])[0]
+
+    def __getitems__(self, indices: Sequence[int]) -> list[Any]:
+        """Several samples at once, as torch and SwiftLoader ask for those of a batch."""
+        samples: list[Any] = [None] * len(indices)
+        for shard, entries, at in self._by_shard(indices):
+            wanted = self._wishes.of(shard.table)
+            for entry, row in zip(entries.tolist(), at, strict=True):
+                samples[row] = self._sample(wanted, shard, entry)
+        return samples
+
+    def _sample(self, wanted: Granted, shard: OpenShard, entry: int) -> Any:
+        try:
+            sample = wanted.sample(shard, entry)
+        except ShardError:
+            raise
+        except Exception as error:
+            key = shard.table.key(entry)
+            raise DataError(f"sample {key!r} of {shard.where}/{shard.name} cannot be decoded: {error}") from error
+        return sample if self.transform is None else self.transform(sample)
+
+    @property
+    def read_into(self) -> Callable[[Sequence[int], Any], None]:
+        """Writes samples to their rows in a batch; only where all that is asked for are numbers, or arrays alike."""
+        if self.transform is not None or not len(self) or not self._wishes.of(self._shards[0].table).are_rows:
+            raise AttributeError("samples of this dataset have no rows: a transform, or fields of several sizes")
+        return self._read_into
+
+    def _read_into(self, indices: Sequence[int], rows: Any) -> None:
+        for shard, entries, at in self._by_shard(indices):
+            self._wishes.of(shard.table).read_into(shard, entries, rows, at)
+
+    def _by_shard(self, indices: Sequence[int]) -> Iterator[tuple[OpenShard, NDArray[np.int64], list[int]]]:
+        """The shards of these samples; with each its samples' numbers in there, and their places in ``indices``."""
+        wanted = np.asarray(indices, np.int64)
+        if wanted.size and not 0 <= int(wanted.min()) <= int(wanted.max()) < len(self):
+            raise IndexError(f"there are {len(self):,} samples, and not all of {wanted.min()} to {wanted.max()}")
+        which, entries = self._catalog.locate(wanted)
+        order = np.argsort(which, kind="stable")
+        ordered, entries = which[order], entries[order]
+        begins = np.flatnonzero(np.diff(ordered, prepend=-1))
+        places = order.tolist()
+        for begin, end in itertools.pairwise([*begins.tolist(), len(places)]):
+            yield self._shards[int(ordered[begin])], entries[begin:end], places[begin:end]
+
+    def key(self, index: int) -> str:
+        """The key of a sample: what its files are called in the tar, up to the dot."""
+        ((shard, entries, _),) = self._by_shard([index])
+        return shard.table.key(int(entries[0]))
+
+    def keys(self) -> Iterator[str]:
+        """All keys, in the order of the samples."""
+        for number in range(len(self._catalog.rows)):
+            table = self._shards[number].table
+            yield from map(table.key, range(table.samples))
+
+    @property
+    def fields(self) -> list[str]:
+        """The fields that samples have, as the first shard tells."""
+        return [field.name for field in self._shards[0].table.fields]
+
+    def column(self, name: str) -> NDArray[Any]:
+        """A number of each sample (its class, its length), without reading the samples.
+
+        For weights, buckets, or a look at what there is: ``np.bincount(dataset.column("cls"))``.
+        """
+        parts = []
+        for number in range(len(self._catalog.rows)):
+            shard = self._shards[number]
+            if name not in shard.table.columns:
+                there = ", ".join(sorted(shard.table.columns)) or "none"
+                raise ConfigError(f"{shard.where}/{shard.name} has no column {name!r}: there is {there}")
+            parts.append(shard.table.columns[name])
+        return np.concatenate(parts) if parts else np.empty(0, np.int64)
+
+    def where(self, **columns: Any) -> Selection:
+        """The samples whose columns are so: a number, several, or a function of the column that gives True or False.
+
+        Example:
+            >>> dataset.where(cls=[3, 7], height=lambda height: height >= 224)
+        """
+        chosen = np.ones(len(self), bool)
+        for name, wanted in columns.items():
+            column = self.column(name)
+            chosen &= np.asarray(wanted(column), bool) if callable(wanted) else np.isin(column, wanted)
+        return Selection(self, np.flatnonzero(chosen))
+
+    def runs(self) -> NDArray[np.int64]:
+        """How many samples lie side by side in each stretch of a few megabytes, shard by shard."""
+        rows = self._catalog.rows
+        return extents(rows["count"], rows["object_nbytes"])
+
+    def __getstate__(self) -> dict[str, Any]:
+        state = {**self.__dict__, "_asked": self.generation or None}
+        del state["_shards"], state["_catalog"]
+        return state
+
+    def __setstate__(self, state: Mapping[str, Any]) -> None:
+        self.__dict__.update(state)
+        self._open()
+
+    def __repr__(self) -> str:
+        shards = len(self._catalog.rows)
+        return f"<ShardDataset {self.url}, {len(self):,} samples in {shards:,} shards, generation {self.generation}>"
