@@ -28,6 +28,11 @@ class Cached:
         self.dataset = dataset
         self.then = then
 
+    @staticmethod
+    def apart(dataset: Any) -> tuple[Any, Callable[[Any], Any] | None]:
+        """What of any dataset may be kept, and what is done afresh, if anything is."""
+        return (dataset.dataset, dataset.then) if isinstance(dataset, Cached) else (dataset, None)
+
     def __init_subclass__(cls) -> None:
         if "__getitem__" in vars(cls):  # a loader that keeps samples asks the two parts, and would leave it out
             raise TypeError("a Cached cannot have a __getitem__ of its own: what it does belongs into `then`")

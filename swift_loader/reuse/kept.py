@@ -71,8 +71,7 @@ class Kept:
         *,
         threads: bool = False,
     ) -> None:
-        self._then = dataset.then if isinstance(dataset, Cached) else None
-        self.dataset = dataset.dataset if isinstance(dataset, Cached) else dataset
+        self.dataset, self._then = Cached.apart(dataset)
         self.rotation: Repeated | None = None
         """Keeps what the store does not, for further uses in the same epoch."""
         self._keeper = keeper

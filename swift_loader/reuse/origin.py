@@ -25,8 +25,7 @@ def origin_of(dataset_class: Any, arguments: Mapping[str, Any], dataset: Any, ve
     Raises:
         ConfigError: if the arguments cannot be told apart from others.
     """
-    if isinstance(dataset, Cached):
-        dataset = dataset.dataset  # what is done afresh is not kept
+    dataset, _ = Cached.apart(dataset)
     kind = dataset_class if dataset is None else type(dataset)
     state: Any = arguments
     if dataset is not None:

@@ -40,8 +40,7 @@ class Repeated:
     """Stands in front of the dataset. What comes after a `Cached` is done anew at each use."""
 
     def __init__(self, dataset: Any, carousel: Carousel | None, around: Surroundings) -> None:
-        self.dataset = dataset.dataset if isinstance(dataset, Cached) else dataset
-        self._then = dataset.then if isinstance(dataset, Cached) else None
+        self.dataset, self._then = Cached.apart(dataset)
         self._carousel = carousel
         self._around = around
         self._guard = threading.Lock()

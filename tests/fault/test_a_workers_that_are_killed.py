@@ -8,15 +8,13 @@ from __future__ import annotations
 import random
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
-from typing import Any
 
 import pytest
 
-from swift_loader import DataError, PoisonedTicket, SwiftLoader
-from swift_loader.testing import nemesis as faults
+from swift_loader import DataError, PoisonedTicket
+from swift_loader.testing import Nemesis
 from tests.datasets import Deadly, Random
 from tests.deadly_datasets import SlowAtFirst
 from tests.fault.soaked import Soak
@@ -29,46 +27,8 @@ COUNT, BATCH = 200, 4
 _drawing = threading.Lock()
 
 
-#: Of workers that are killed faster than they can make one batch that one is poison, after twelve: on a slow machine a
-#: storm waits for a batch after so many.
-_MOST_FOR_ONE = 6
-
-
-class Nemesis:
-    """Kills one of a loader's workers now and then, until it is told to stop."""
-
-    def __init__(self, loader: SwiftLoader, seed: int, every_s: tuple[float, float]) -> None:
-        self.kills = 0
-        self._in_vain = 0
-        self._loader = loader
-        self._chance = random.Random(seed)
-        self._every_s = every_s
-        self._stop = threading.Event()
-        self._thread = threading.Thread(target=self._run, name="nemesis")
-
-    def _run(self) -> None:
-        while not self._stop.wait(self._chance.uniform(*self._every_s)):
-            if self._in_vain >= _MOST_FOR_ONE:
-                continue
-            pids = self._loader.worker_pids
-            if victims := [worker for worker in workers() if worker.pid in pids]:
-                self._chance.choice(victims).kill()
-                self.kills += 1
-                self._in_vain += 1
-
-    def watching(self, batches: Iterable[Any]) -> Iterator[Any]:
-        for batch in batches:
-            self._in_vain = 0
-            yield batch
-
-    @contextmanager
-    def at_work(self) -> Iterator[None]:
-        self._thread.start()
-        try:
-            yield
-        finally:
-            self._stop.set()
-            self._thread.join(10)
+#: Of workers that are killed faster than they can make one batch that one is poison, after four times as many as this.
+_MANY = 100
 
 
 def storm(
@@ -80,15 +40,16 @@ def storm(
 ) -> tuple[int, int]:
     """Whole epochs, until so many workers were killed; each must be what it is without a kill. Tells kills, epochs."""
     epochs = 0
-    with started(Random, {"count": COUNT}, batch_size=BATCH, **settings) as loader:
-        nemesis = Nemesis(loader, seed, every_s)
-        with nemesis.at_work():
-            while nemesis.kills < kills:
-                found = list(map(plain, nemesis.watching(loader)))
-                assert found == _expected(epochs), f"seed {seed}, epoch {epochs}, after {nemesis.kills} kills"
-                epochs += 1
-                told(f"{nemesis.kills} of {kills} kills")
-    return nemesis.kills, epochs
+    with (
+        started(Random, {"count": COUNT}, batch_size=BATCH, max_attempts=_MANY, **settings) as loader,
+        Nemesis(loader, every_s, seed=seed) as nemesis,
+    ):
+        while nemesis.strikes < kills:
+            found = list(map(plain, loader))
+            assert found == _expected(epochs), f"seed {seed}, epoch {epochs}, after {nemesis.strikes} kills"
+            epochs += 1
+            told(f"{nemesis.strikes} of {kills} kills")
+    return nemesis.strikes, epochs
 
 
 def _expected(epoch: int) -> list:
@@ -114,7 +75,7 @@ def test_a2_a_storm_among_workers_that_are_spawned():
 def test_a2_a_storm_that_nobody_lives_through_his_first_sample_in_makes_no_batch_poison():
     kwargs = {"count": 96, "seconds": 0.3}
     with started(SlowAtFirst, kwargs, worker_per_consumer=3, shuffle=False, validate=False) as loader:
-        with faults.Nemesis(loader, every_s=(0.03, 0.03), seed=1) as nemesis:
+        with Nemesis(loader, every_s=(0.03, 0.03), seed=1) as nemesis:
             until(lambda: nemesis.strikes >= 60, "60 kills")
         assert flat(loader) == list(range(96))
 
