@@ -9,9 +9,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
-import signal
-import subprocess
 import sys
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
@@ -24,10 +21,10 @@ from benchmarks import machine
 from benchmarks.question import Case, Question, Result, Settings
 from benchmarks.score import Verdict, judge, rotated, spread
 from benchmarks.table import table
+from swift_loader.cli.aside import NoAnswer, answer_of
 
 RESULTS = Path(__file__).resolve().parent / "results"
 CASE_TIMEOUT_S = 90.0
-ERROR_LINES = 6
 
 
 @dataclass(frozen=True)
@@ -167,33 +164,12 @@ def run_rounds(question: Question, order: Order, progress: Callable[[str], None]
 def run_case(case: Case, order: Order) -> tuple[Result | None, str | None]:
     """One case in a child process: its result, or why there is none."""
     settings = order.settings
-    words = [sys.executable, "-m", order.module, *order.selector, "--case", case.name]
+    words = ["-m", order.module, *order.selector, "--case", case.name]
     words += ["--seconds", str(settings.seconds), "--seed", str(settings.seed), *(["--quick"] if order.quick else [])]
-    child = subprocess.Popen(
-        words,
-        cwd=machine.ROOT,
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-        start_new_session=True,
-    )
     try:
-        out, err = child.communicate(timeout=CASE_TIMEOUT_S)
-    except subprocess.TimeoutExpired:
-        # The child leads a session of its own: its workers go with it.
-        os.killpg(child.pid, signal.SIGKILL)
-        child.communicate()
-        return None, f"still running after {CASE_TIMEOUT_S:.0f} s"
-    except KeyboardInterrupt:
-        os.killpg(child.pid, signal.SIGKILL)
-        raise
-    lines = out.strip().splitlines()
-    if child.returncode != 0 or not lines:
-        tail = "\n  ".join(err.strip().splitlines()[-ERROR_LINES:])
-        return None, f"exit status {child.returncode}\n  {tail}"
-    found: Result = json.loads(lines[-1])
-    return found, None
+        return answer_of(words, None, CASE_TIMEOUT_S, machine.ROOT), None
+    except NoAnswer as why:
+        return None, str(why).replace("\n", "\n  ")
 
 
 def disagreements(run: Run) -> list[str]:

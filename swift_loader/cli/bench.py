@@ -6,18 +6,14 @@ Measures nothing itself: every side of every round is a process of its own, and 
 from __future__ import annotations
 
 import argparse
-import contextlib
 import json
-import os
-import signal
-import subprocess
 import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, get_args
+from typing import TYPE_CHECKING, get_args
 
-from swift_loader.cli import bar, naming
+from swift_loader.cli import aside, bar, naming
 from swift_loader.cli.bench_side import EPOCHS, SIDES, Measured, Spec
 from swift_loader.errors import ConfigError
 from swift_loader.host import cores
@@ -26,7 +22,7 @@ from swift_loader.settings.arguments import StartMethod
 if TYPE_CHECKING:
     from swift_loader.cli.bench_report import Report
 
-_CHILD = "import sys; from swift_loader.cli.bench_side import main; sys.exit(main())"
+_CHILD = ("-c", "import sys; from swift_loader.cli.bench_side import main; sys.exit(main())")
 _BAR = "{desc:<28.28} |{bar}| {n_fmt}/{total_fmt}, {remaining} left"
 #: An epoch has at least so many batches for each worker: else the first and the last of them are most of it.
 _LEAST_BATCHES = 10
@@ -34,13 +30,6 @@ _LEAST_BATCHES = 10
 _A_LITTLE_LONGER = 2.0
 #: Beyond what the rounds themselves may take: for starting, and for ending.
 _PATIENCE_S = 120.0
-_ERROR_LINES = 12
-#: A killed process is gone by then.
-_END_S = 5.0
-
-
-class SideFailed(Exception):
-    """A side did not come to its end; says why."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -73,7 +62,7 @@ def run(arguments: argparse.Namespace) -> int:
     except ConfigError as error:
         print(f"swift-loader bench: {error}", file=sys.stderr)
         return 2
-    except SideFailed as error:
+    except aside.NoAnswer as error:
         print(f"swift-loader bench: the dataset cannot be looked at: {error}", file=sys.stderr)
         return 1
     is_stopped = False
@@ -97,7 +86,7 @@ def _looked_at(spec: Spec, seconds: float) -> Report:
     from swift_loader.cli.bench_report import Report
 
     print("looking at the dataset ...", file=sys.stderr)
-    gauge = _child({"side": "gauge", "spec": asdict(spec), "seconds": min(2.0, seconds)}, _PATIENCE_S)
+    gauge = aside.answer_of(_CHILD, {"side": "gauge", "spec": asdict(spec), "seconds": min(2.0, seconds)}, _PATIENCE_S)
     fitting = sized(spec, gauge["length"], gauge["sample_s"], seconds)
     return Report(fitting, gauge["length"], float(len(cores.allowed())), {}, {})
 
@@ -138,9 +127,9 @@ def _rounds(report: Report, sides: Sequence[str], count: int) -> Iterator[Report
             continue
         try:
             told = {"side": side, "spec": asdict(report.spec), "length": report.length}
-            answer = _child(told, report.spec.limit_s + _PATIENCE_S)
+            answer = aside.answer_of(_CHILD, told, report.spec.limit_s + _PATIENCE_S)
             rounds.setdefault(side, []).append(Measured(**answer))
-        except SideFailed as error:
+        except aside.NoAnswer as error:
             failures[side] = str(error)
         yield replace(report, rounds=rounds, failures=failures)
 
@@ -150,34 +139,3 @@ def _with_bar(turns: list[str]) -> Iterator[str]:
         for side in shown:
             shown.set_description_str(side)
             yield side
-
-
-def _child(told: dict[str, Any], timeout_s: float) -> dict[str, Any]:
-    """What a child answers.
-
-    Raises:
-        SideFailed: if it does not.
-    """
-    child = subprocess.Popen(  # noqa: S603 - ourselves
-        [sys.executable, "-c", _CHILD],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-        start_new_session=True,
-    )
-    try:
-        out, err = child.communicate(json.dumps(told), timeout=timeout_s)
-    except subprocess.TimeoutExpired:
-        raise SideFailed(f"it was still running after {timeout_s:.0f} s") from None
-    finally:
-        with contextlib.suppress(ProcessLookupError):  # workers that have outlived it, or were stopped with it
-            os.killpg(child.pid, signal.SIGKILL)
-        with contextlib.suppress(subprocess.TimeoutExpired):  # whoever left its session may hold its pipes
-            child.communicate(timeout=_END_S)
-    lines = out.strip().splitlines()
-    if child.returncode or not lines:
-        tail = "\n".join(err.strip().splitlines()[-_ERROR_LINES:])
-        raise SideFailed(f"exit code {child.returncode}\n{tail}")
-    answer: dict[str, Any] = json.loads(lines[-1])
-    return answer
