@@ -16,13 +16,12 @@ is free of it on all sides. Torch's dataset is constructed before its clock, bec
 from __future__ import annotations
 
 from dataclasses import replace
-from functools import partial
 from typing import Any
 
 from benchmarks import duel
 from benchmarks.bare_ring import BareRing
 from benchmarks.laps import run_epochs
-from benchmarks.question import Case, Column, Goal, Question, Result, Settings, Side
+from benchmarks.question import Case, Column, Goal, Question, Result, Settings, Side, usual_cases
 from benchmarks.sides import Work, build_swift, build_torch
 from benchmarks.transport import weigh as weigh_all
 from benchmarks.workloads import IMAGE_SHAPE, MemoryImages
@@ -79,10 +78,7 @@ QUESTION = Question(
     higher_is_better=False,
     seconds=8.0,
     cases=(
-        Case("swift", "ours", Side.OURS, case_swift),
-        Case("torch_fork", "torch, fork", Side.TORCH, case_torch),
-        Case("torch_persistent", "torch, fork, persistent", Side.TORCH, partial(case_torch, persistent=True)),
-        Case("torch_spawn", "torch, spawn", Side.TORCH, partial(case_torch, start_method="spawn"), rounds=1),
+        *usual_cases(case_swift, case_torch),
         Case("ceiling", "bare ring of warm slots", Side.CEILING, case_ceiling),
     ),
     columns=(Column("later_cpu_ms_per_batch", "later"), Column("batches_per_s", "batches/s")),

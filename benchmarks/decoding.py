@@ -16,13 +16,12 @@ larger on every side.
 
 from __future__ import annotations
 
-from functools import partial
 from typing import Any
 
 from benchmarks import duel
 from benchmarks.jpeg_workload import JpegImages, jpeg_files
 from benchmarks.laps import run_epochs
-from benchmarks.question import Case, Column, Goal, Question, Result, Settings, Side
+from benchmarks.question import Case, Column, Goal, Question, Result, Settings, Side, usual_cases
 from benchmarks.sides import Work, build_in_process, build_swift, build_torch
 from benchmarks.warm_slots import Stacking
 
@@ -80,10 +79,7 @@ QUESTION = Question(
     seconds=3.0,
     unit="samples/s",
     cases=(
-        Case("swift", "ours", Side.OURS, case_swift),
-        Case("torch_fork", "torch, fork", Side.TORCH, case_torch),
-        Case("torch_persistent", "torch, fork, persistent", Side.TORCH, partial(case_torch, persistent=True)),
-        Case("torch_spawn", "torch, spawn", Side.TORCH, partial(case_torch, start_method="spawn"), rounds=1),
+        *usual_cases(case_swift, case_torch),
         Case("serial_twice", "torch, no workers, x 2", Side.CEILING, case_serial_twice),
         Case("warm", "two cores, warm memory", Side.CEILING, case_warm),
     ),

@@ -25,7 +25,7 @@ import numpy as np
 
 from benchmarks import duel
 from benchmarks.laps import run_epochs
-from benchmarks.question import Case, Column, Goal, Question, Result, Settings, Side
+from benchmarks.question import Case, Column, Goal, Question, Result, Settings, Side, usual_cases
 from benchmarks.sides import Work, build_swift, build_torch
 from benchmarks.transport import weigh
 from benchmarks.warm_slots import shared_array
@@ -91,10 +91,7 @@ QUESTION = Question(
     higher_is_better=False,
     seconds=3.0,
     cases=(
-        Case("swift", "ours", Side.OURS, case_swift),
-        Case("torch_fork", "torch, fork", Side.TORCH, case_torch),
-        Case("torch_persistent", "torch, fork, persistent", Side.TORCH, partial(case_torch, persistent=True)),
-        Case("torch_spawn", "torch, spawn", Side.TORCH, partial(case_torch, start_method="spawn"), rounds=1),
+        *usual_cases(case_swift, case_torch),
         Case("swift_busy", "ours, busy 10 ms", Side.OURS, partial(case_swift, step_s=STEP_S), group="busy"),
         Case("torch_fork_busy", "torch, fork, busy 10 ms", Side.TORCH, BUSY, group="busy"),
         Case(

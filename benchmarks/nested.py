@@ -21,7 +21,7 @@ from typing import Any
 
 from benchmarks import duel
 from benchmarks.laps import run_epochs
-from benchmarks.question import Case, Column, Goal, Question, Result, Settings, Side
+from benchmarks.question import Case, Column, Goal, Question, Result, Settings, Side, usual_cases
 from benchmarks.sides import Work, build_in_process, build_swift, build_torch
 from benchmarks.torch_workloads import collate_scenes_to_tensors
 from benchmarks.workloads import Scenes, collate_scenes
@@ -68,10 +68,7 @@ QUESTION = Question(
     metric="samples_per_s",
     unit="samples/s",
     cases=(
-        Case("swift", "ours", Side.OURS, case_swift),
-        Case("torch_fork", "torch, fork", Side.TORCH, case_torch),
-        Case("torch_persistent", "torch, fork, persistent", Side.TORCH, partial(case_torch, persistent=True)),
-        Case("torch_spawn", "torch, spawn", Side.TORCH, partial(case_torch, start_method="spawn"), rounds=1),
+        *usual_cases(case_swift, case_torch),
         Case("swift_arrays", "ours, numpy", Side.OURS, partial(case_swift, arrays=True), group="numpy"),
         Case("torch_fork_arrays", "torch, fork, numpy", Side.TORCH, partial(case_torch, arrays=True), group="numpy"),
         Case("in_process", "torch, no workers", Side.CEILING, case_in_process, group="ceiling"),

@@ -15,13 +15,12 @@ reach it.
 
 from __future__ import annotations
 
-from functools import partial
 from typing import Any
 
 from benchmarks import duel
 from benchmarks.bare_ring import BareRing
 from benchmarks.laps import run_epochs
-from benchmarks.question import Case, Column, Goal, Question, Result, Settings, Side
+from benchmarks.question import Case, Column, Goal, Question, Result, Settings, Side, usual_cases
 from benchmarks.sides import Work, build_in_process, build_swift, build_torch
 from benchmarks.workloads import Floats
 
@@ -74,10 +73,7 @@ QUESTION = Question(
     unit="batches/s",
     seconds=8.0,
     cases=(
-        Case("swift", "ours", Side.OURS, case_swift),
-        Case("torch_fork", "torch, fork", Side.TORCH, case_torch),
-        Case("torch_persistent", "torch, fork, persistent", Side.TORCH, partial(case_torch, persistent=True)),
-        Case("torch_spawn", "torch, spawn", Side.TORCH, partial(case_torch, start_method="spawn"), rounds=1),
+        *usual_cases(case_swift, case_torch),
         Case("in_process", "torch, no workers", Side.CEILING, case_in_process),
         Case("signalling", "signalling alone", Side.CEILING, case_signalling),
     ),

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from enum import Enum
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -52,6 +53,16 @@ class Case:
     smoke: bool = True
     #: Cases of one group stand together in the picture.
     group: str = ""
+
+
+def usual_cases(swift: Callable[[Settings], Result], torch: Callable[..., Result]) -> tuple[Case, ...]:
+    """Our loader with its defaults, and torch's as it is used: forked for each epoch, kept, spawned."""
+    return (
+        Case("swift", "ours", Side.OURS, swift),
+        Case("torch_fork", "torch, fork", Side.TORCH, torch),
+        Case("torch_persistent", "torch, fork, persistent", Side.TORCH, partial(torch, persistent=True)),
+        Case("torch_spawn", "torch, spawn", Side.TORCH, partial(torch, start_method="spawn"), rounds=1),
+    )
 
 
 @dataclass(frozen=True)

@@ -23,7 +23,7 @@ import numpy as np
 
 from benchmarks import duel
 from benchmarks.laps import run_epochs
-from benchmarks.question import Case, Column, Goal, Question, Result, Settings, Side
+from benchmarks.question import Case, Column, Goal, Question, Result, Settings, Side, usual_cases
 from benchmarks.sides import Work, build_swift, build_torch
 from benchmarks.warm_slots import Stacking
 from benchmarks.workloads import IMAGE_SHAPE, MemoryImages
@@ -84,10 +84,7 @@ def question(dtype: str, name: str) -> Question:
         seconds=8.0,
         variant=dtype,
         cases=(
-            Case("swift", "ours", Side.OURS, partial(case_swift, dtype=dtype)),
-            Case("torch_fork", "torch, fork", Side.TORCH, torch),
-            Case("torch_persistent", "torch, fork, persistent", Side.TORCH, partial(torch, persistent=True)),
-            Case("torch_spawn", "torch, spawn", Side.TORCH, partial(torch, start_method="spawn"), rounds=1),
+            *usual_cases(partial(case_swift, dtype=dtype), torch),
             Case("ceiling", "two cores stacking, warm", Side.CEILING, partial(case_ceiling, dtype=dtype)),
         ),
         columns=(Column("gb_per_s", "GB/s"), Column("first_three_samples_per_s", "3 epochs")),

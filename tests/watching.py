@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import json
 import os
 import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -135,6 +136,22 @@ def run_script(folder: Path, text: str, *words: str, timeout_s: float = 100.0, *
 def run_warm(folder: Path, text: str, *words: str, timeout_s: float = 100.0, **env: str) -> str:
     """The same of `begin_warm`."""
     return _ended_well(begin_warm(folder, text, *words, **env), timeout_s)
+
+
+def told_by(*words: str, **env: str) -> Iterator[dict[str, Any]]:
+    """What a Python that is started with ``words`` prints, a line of JSON at a time.
+
+    It is killed when no more is read, or ends well.
+    """
+    command = [sys.executable, *words]
+    with subprocess.Popen(command, cwd=ROOT, env={**os.environ, **env}, stdout=subprocess.PIPE, text=True) as process:
+        try:
+            assert process.stdout is not None
+            for line in process.stdout:
+                yield json.loads(line)
+        finally:
+            process.kill()
+    assert process.returncode in (0, -9)
 
 
 def _written(folder: Path, name: str, text: str) -> Path:

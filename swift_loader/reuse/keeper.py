@@ -6,8 +6,6 @@ All that a user should know is told once, with what to do.
 from __future__ import annotations
 
 import errno
-import pickle
-import sys
 from collections.abc import Callable
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -225,26 +223,3 @@ def _arena_nbytes(most: int | None) -> int:
     if most is None:
         return _ARENA_NBYTES
     return min(_ARENA_NBYTES, capacity_of(-(-most // _ARENAS)))
-
-
-def class_of_main_by(dataset: Any) -> Callable[[str], Any]:
-    """Finds classes of the trainer's ``__main__``: here, or among what the dataset's own functions know by name."""
-
-    def find(qualname: str) -> Any:
-        first, *rest = qualname.split(".")
-        for names in _namespaces(dataset):
-            if first in names:
-                found = names[first]
-                for name in rest:
-                    found = getattr(found, name)
-                return found
-        raise pickle.UnpicklingError(f"the class {qualname} of the training script is not known in a worker")
-
-    return find
-
-
-def _namespaces(dataset: Any) -> list[dict[str, Any]]:
-    kinds = [kind for kind in type(dataset).__mro__ if kind.__module__ in ("__main__", "__mp_main__")]
-    functions = [value for kind in kinds for value in vars(kind).values() if hasattr(value, "__globals__")]
-    named = {kind.__name__: kind for kind in kinds}
-    return [vars(sys.modules["__main__"]), named, *(function.__globals__ for function in functions)]

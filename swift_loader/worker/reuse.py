@@ -9,8 +9,6 @@ import dataclasses
 import errno
 import sys
 from collections.abc import Callable
-from functools import partial
-from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 
 from swift_loader.host.memory import LEFT_NBYTES, free_nbytes
@@ -67,7 +65,8 @@ def kept(recipe: Recipe, dataset: Any, count: int, info: WorkerInfo, cell: Cell,
         return dataset
     # Imported by those only who keep samples: a worker is lean, and xxhash may not be installed.
     from swift_loader.reuse.generation import Generations  # noqa: PLC0415
-    from swift_loader.reuse.keeper import Keeper, Surroundings, class_of_main_by  # noqa: PLC0415
+    from swift_loader.reuse.home import class_of_main_by  # noqa: PLC0415
+    from swift_loader.reuse.keeper import Keeper, Surroundings  # noqa: PLC0415
     from swift_loader.reuse.kept import Kept  # noqa: PLC0415
 
     config = recipe.config
@@ -137,11 +136,12 @@ def repeated(recipe: Recipe, dataset: Any, plan: Plan, carousel: Carousel | None
     """
     if recipe.config.rotation_setting is None or not isinstance(plan, EpochPlan):
         return dataset
-    from swift_loader.reuse.repeated import Repeated, Surroundings  # noqa: PLC0415 - see `carousel_on`
+    from swift_loader.reuse.home import class_of_main_by  # noqa: PLC0415 - see `carousel_on`
+    from swift_loader.reuse.repeated import Repeated, Surroundings  # noqa: PLC0415
 
     kept = as_kept(dataset)
     made = dataset if kept is None else kept.dataset
-    around = Surroundings(plan, recipe.consumer, cell.counts, info.made, partial(_class_of, made))
+    around = Surroundings(plan, recipe.consumer, cell.counts, info.made, class_of_main_by(made))
     rotation = Repeated(made, carousel, around)
     if kept is None:
         return rotation
@@ -155,13 +155,3 @@ def _has_memory(nbytes: int) -> bool:
 
 def _has_always(_: int) -> bool:
     return True
-
-
-def _class_of(dataset: Any, qualname: str) -> Any:
-    """A class of the trainer's ``__main__``, which came here with the dataset's own code."""
-    first, _, rest = qualname.partition(".")
-    functions = (function for home in type(dataset).__mro__ for function in vars(home).values())
-    known = (getattr(function, "__globals__", {}).get(first) for function in functions)
-    found = next((each for each in known if each is not None), None)
-    found = getattr(sys.modules["__main__"], first) if found is None else found
-    return attrgetter(rest)(found) if rest else found

@@ -5,9 +5,6 @@ A hundred times: ``-m soak``.
 
 from __future__ import annotations
 
-import json
-import subprocess
-import sys
 from collections.abc import Iterator
 from typing import Any
 
@@ -15,7 +12,7 @@ import pytest
 
 from tests.fault.soaked import Soak
 from tests.gloo_ranks import run_ranks
-from tests.watching import ROOT
+from tests.watching import told_by
 
 TRAINERS = """
 import json, os, random, signal, sys, tempfile, time
@@ -67,14 +64,7 @@ if __name__ == "__main__":
 
 def trainers(seed: int, count: int) -> Iterator[dict[str, Any]]:
     """What became of trainers whose group was terminated, one by one."""
-    command = [sys.executable, "-c", TRAINERS, str(seed), str(count)]
-    with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True) as process:
-        try:
-            assert process.stdout is not None
-            for line in process.stdout:
-                yield json.loads(line)
-        finally:
-            process.kill()
+    return told_by("-c", TRAINERS, str(seed), str(count))
 
 
 def has_its_checkpoint(one: dict[str, Any]) -> bool:

@@ -5,11 +5,8 @@ The trainers are forked in a nursery (tests/fault/interrupted.py), which draws t
 
 from __future__ import annotations
 
-import json
 import signal
 import statistics
-import subprocess
-import sys
 from collections.abc import Iterator
 from typing import Any
 
@@ -17,7 +14,7 @@ import pytest
 
 from tests.fault.soaked import Soak
 from tests.slow import slow
-from tests.watching import ROOT
+from tests.watching import told_by
 
 #: Promised: 1 s. A test on a busy machine fails later.
 BOUND_S = 5.0
@@ -27,14 +24,7 @@ OURS = ("swift-worker", "in _become_worker", "in serve", "Exception ignored", "l
 
 def trainers(*words: str) -> Iterator[dict[str, Any]]:
     """What became of interrupted trainers, one by one."""
-    command = [sys.executable, "-m", "tests.fault.interrupted", *words]
-    with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True) as process:
-        try:
-            assert process.stdout is not None
-            for line in process.stdout:
-                yield json.loads(line)
-        finally:
-            process.kill()
+    return told_by("-m", "tests.fault.interrupted", *words)
 
 
 def wrong(one: dict[str, Any]) -> list[str]:

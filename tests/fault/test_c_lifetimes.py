@@ -8,8 +8,6 @@ from __future__ import annotations
 import gc
 import json
 import statistics
-import subprocess
-import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -20,7 +18,7 @@ from tests.datasets import Numbers
 from tests.fault.soaked import Soak
 from tests.loaders import made, started
 from tests.slow import slow, start_methods
-from tests.watching import ROOT, descendants, run_script, until
+from tests.watching import descendants, run_script, told_by, until
 
 MANY = {"count": 1 << 20}
 
@@ -171,14 +169,7 @@ def test_c10_an_interpreter_ends_with_a_loader_open_in_any_way(tmp_path):
 
 def pictures(count: int, seed: int) -> Iterator[dict[str, Any]]:
     """What there was during so many cycles, in a process of its own."""
-    command = [sys.executable, "-m", "tests.fault.cycles", str(count), "--seed", str(seed)]
-    with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True) as process:
-        try:
-            assert process.stdout is not None
-            for line in process.stdout:
-                yield json.loads(line)
-        finally:
-            process.kill()
+    return told_by("-m", "tests.fault.cycles", str(count), "--seed", str(seed))
 
 
 def grown(taken: list[dict[str, Any]]) -> dict[str, list[int]]:

@@ -6,17 +6,14 @@ How long that takes is measured by a nursery of trainers (tests/fault/orphans.py
 from __future__ import annotations
 
 import json
-import os
 import statistics
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
 from tests.fault.soaked import Soak
 from tests.slow import slow
-from tests.watching import ROOT, run_script, soon_at_least_once
+from tests.watching import run_script, soon_at_least_once, told_by
 
 #: Promised: 0.1 s. A test on a busy machine fails at ten times that, thrice in a row.
 BOUND_S = 1.0
@@ -26,15 +23,7 @@ STATES = ("idle", "busy", "in C", "stopped")
 
 def nursery(*words: str, **env: str):
     """What a nursery tells, line by line."""
-    command = [sys.executable, "-m", "tests.fault.orphans", *words]
-    with subprocess.Popen(command, cwd=ROOT, env={**os.environ, **env}, stdout=subprocess.PIPE, text=True) as process:
-        try:
-            assert process.stdout is not None
-            for line in process.stdout:
-                yield json.loads(line)
-        finally:
-            process.kill()
-    assert process.returncode in (0, -9)
+    return told_by("-m", "tests.fault.orphans", *words, **env)
 
 
 BEGINNINGS_AND_ENDS = ("building", "closing", "starting", "starting")
