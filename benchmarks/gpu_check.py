@@ -125,7 +125,7 @@ class Check:
             warnings.simplefilter("error")
             for _ in loader:
                 pass
-            slots = loader._runtime._source._exchange._slots.values()
+            slots = loader._runtime._source._exchange._shelf.all()
             locked = sum(slot.page_lock is not None for slot in slots)
             assert locked, "no slot of a running loader is locked"
             return f"64 MB in {took_ms:.0f} ms; {locked} slots of a loader"

@@ -138,7 +138,7 @@ class Live:
             is_waiting=self._asked_ns > self._handed_ns,
             since_ns=max(self._asked_ns, self._handed_ns),
             ready=0 if view is None else view.ready_count,
-            ready_most=config.data_queue_size if view is None else view.ready_most,
+            ready_most=config.data_queue_size if view is None or view.ready_most is None else view.ready_most,
             slots={} if view is None else view.slots(),
             control_fd=-1 if view is None else view.control_fd,
             workers=[] if view is None else view.workers(),

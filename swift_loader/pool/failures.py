@@ -167,7 +167,7 @@ def death_of(line: Line, status: int | None, oom: OomKills) -> Death:
     return Death(
         f"{_who(line)} {why} while it {line.where_it_stands()}",
         line.cell.index,
-        line.last_stack,
+        line.inquiry.last_stack,
         line.is_leaving,
         by_kernel=bool(by_kernel),
         why=why,
@@ -185,7 +185,7 @@ def lingering(line: Line) -> Death:
         how,
         index=line.cell.index,
         why=line.killed_for,
-        stack=line.last_stack,
+        stack=line.inquiry.last_stack,
         is_expected=line.is_leaving,
         is_from_outside=line.is_cut_off,
         lingers=True,
@@ -205,11 +205,15 @@ def told_of_lingering(name: str, pid: int) -> str:
 def told_of_standstill(line: Line, timeout_s: float) -> str:
     """What the user is told of a worker that makes no progress."""
     kills = f"at timeout_s={timeout_s:g} it is killed and replaced"
-    then = kills if line.greeted or line.killed_for else "it is waited for, since only you know how long that may take"
+    then = (
+        kills
+        if line.book.takes_orders or line.killed_for
+        else "it is waited for, since only you know how long that may take"
+    )
     said = f"{_who(line)} {line.where_it_stands()} and has made no progress for {line.policy.still_s:.1f} s; {then}"
     if not line.cell.can_be_asked:
         return f"{said}. It is loading Python and what the loader needs"
-    return f"{said}. Its threads are at:\n{line.last_stack or 'it does not answer'}"
+    return f"{said}. Its threads are at:\n{line.inquiry.last_stack or 'it does not answer'}"
 
 
 def _who(line: Line) -> str:

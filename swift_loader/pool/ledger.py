@@ -44,8 +44,8 @@ class Ledger:
         self._max_slots = max_slots
         self._entries: dict[int, _Entry] = {}
         self._free: list[int] = []
+        self._counts = dict.fromkeys(Holder, 0)
         self._nbytes = 0
-        self._lost = 0
 
     def take(self, room: int, known: Container[int]) -> int | None:
         """A slot for a new order, the one used last first; None if there is none and the budget allows no other.
@@ -61,12 +61,12 @@ class Ledger:
                 at = len(free) - back
                 break
         slot = free.pop(at)
-        self._entries[slot].holder = Holder.WORKER
+        self._moved(slot, Holder.LEDGER, Holder.WORKER)
         return slot
 
     def has_room(self, room: int) -> bool:
         """Whether `take` would find a slot."""
-        return bool(self._free) or self._may_add(room)
+        return bool(self._free) or self.may_add(room)
 
     def filled(self, slot: int, nbytes: int) -> None:
         """The worker has filled the slot, which is ``nbytes`` large now."""
@@ -106,11 +106,10 @@ class Ledger:
         """Its worker was given up and may still write into it: nobody has it again. Its room is given to others."""
         entry = self._moved(slot, Holder.WORKER, Holder.NOBODY)
         self._nbytes -= entry.nbytes
-        self._lost += 1
 
     def held_by(self, holder: Holder) -> int:
         """How many slots somebody holds."""
-        return sum(entry.holder is holder for entry in self._entries.values())
+        return self._counts[holder]
 
     @property
     def busy_count(self) -> int:
@@ -123,21 +122,29 @@ class Ledger:
         return self._nbytes
 
     def _add(self, room: int) -> int | None:
-        if not self._may_add(room):
+        if not self.may_add(room):
             return None
         count = len(self._entries)
         self._entries[count] = _Entry(Holder.WORKER, room)
+        self._counts[Holder.WORKER] += 1
         self._nbytes += room
         return count
 
-    def _may_add(self, room: int) -> bool:
+    def may_add(self, room: int) -> bool:
+        """Whether another slot may be made, of this size."""
         count = len(self._entries)
-        return count < self._max_slots and (count == self._lost or self._nbytes + room <= self.budget)
+        is_first = count == self._counts[Holder.NOBODY]
+        return count < self._max_slots and (is_first or self._nbytes + room <= self.budget)
 
     def _moved(self, slot: int, source: Holder, target: Holder) -> _Entry:
         entry = self._held(slot, source)
-        entry.holder = target
+        self._move(entry, target)
         return entry
+
+    def _move(self, entry: _Entry, target: Holder) -> None:
+        self._counts[entry.holder] -= 1
+        self._counts[target] += 1
+        entry.holder = target
 
     def _held(self, slot: int, holder: Holder) -> _Entry:
         entry = self._entries[slot]
@@ -146,5 +153,5 @@ class Ledger:
         return entry
 
     def _set_free(self, slot: int, entry: _Entry) -> None:
-        entry.holder = Holder.LEDGER
+        self._move(entry, Holder.LEDGER)
         self._free.append(slot)

@@ -6,6 +6,7 @@ not whole, since an epoch is what the user asked for.
 
 from __future__ import annotations
 
+from bisect import bisect
 from typing import Generic, Protocol, TypeVar
 
 T = TypeVar("T")
@@ -63,22 +64,26 @@ class AsTheyCome(Generic[T]):
     """Merges by epochs only."""
 
     def __init__(self) -> None:
-        self._epochs: list[tuple[int, int]] = []
+        self._ends: list[int] = []
+        """Of the epoch that is given out, and of those that have begun since."""
         self._waiting: dict[int, T] = {}
+        self._of_epoch: dict[int, list[int]] = {}
+        """The numbers of those that wait, as they came, by the ends of their epochs."""
         self._given: set[int] = set()
         self.next_seq = 1
 
     def epoch(self, first: int, count: int) -> None:
         """See `Merge`."""
-        self._epochs.append((first, first + count))
+        self._ends.append(first + count)
 
     def add(self, seq: int, item: T) -> list[T]:
         """See `Merge`."""
         self._waiting[seq] = item
+        self._of_epoch.setdefault(self._ends[bisect(self._ends, seq)], []).append(seq)
         ready: list[T] = []
-        while self._epochs:
-            end = self._epochs[0][1]
-            for may in [waiting for waiting in self._waiting if waiting < end]:
+        while self._ends:
+            end = self._ends[0]
+            for may in self._of_epoch.pop(end, ()):
                 ready.append(self._waiting.pop(may))
                 self._given.add(may)
             while self.next_seq in self._given:
@@ -86,14 +91,15 @@ class AsTheyCome(Generic[T]):
                 self.next_seq += 1
             if self.next_seq < end:
                 break
-            self._epochs.pop(0)
+            self._ends.pop(0)
         return ready
 
     def restart(self, seq: int) -> list[T]:
         """See `Merge`."""
         void = list(self._waiting.values())
         self._waiting.clear()
+        self._of_epoch.clear()
         self._given.clear()
-        self._epochs.clear()
+        self._ends.clear()
         self.next_seq = seq
         return void

@@ -58,7 +58,8 @@ class Pool:
             self._launcher.line(i, name.format("worker", i), LineBell(calls[i % len(calls)], i))
             for i in range(config.worker_count)
         ]
-        self._exchange = Exchange(recipe, memory_budget, most_slots, self._lines, self._launcher.slot_words)
+        books = [line.book for line in self._lines]
+        self._exchange = Exchange(recipe, memory_budget, most_slots, books, self._launcher.slot_words)
         self._supervisor = Supervisor(recipe, self._exchange, self._launcher, lights, self._notes, onlooker)
         starter = Starter(f"swift-starter-c{recipe.consumer}", self._launcher, self._supervisor, lights)
         self._telecoms = [
@@ -89,9 +90,9 @@ class Pool:
             # be made, it is still the first thing that is told.
             self._take_on(others)
             if plan.step_count(0, self._recipe.consumer):
-                self._await(lambda: self._exchange.first is not None)
-                self._raise_failure(self._exchange.first)
-                if (few := self._exchange.told_few_slots()) is not None:
+                self._await(lambda: self._exchange.ready.first is not None)
+                self._raise_failure(self._exchange.ready.first)
+                if (few := self._told_few_slots()) is not None:
                     self._notes.put(few)
         self._supervisor.is_open = True
         return plan
@@ -126,6 +127,10 @@ class Pool:
                 self._supervisor.news.get(timeout=_LOOK_S)
             except Empty:
                 self.tell_notes()
+
+    def _told_few_slots(self) -> str | None:
+        dispatch, workers = self._exchange.dispatch, len(self._lines)
+        return None if dispatch is None else self._exchange.means.told_few(dispatch.stock.largest_slot, workers)
 
     def _raise_failure(self, delivery: Delivery | None) -> None:
         if isinstance(delivery, Failed):
@@ -204,7 +209,7 @@ class Pool:
         self._lights.closing = True
         self._launcher.abandon()
         # Wakes who waits in `take` or `open`: after a long signal handler Python 3.11 forgets the deadline of a wait.
-        self._exchange.fail(LoaderClosed(_CLOSED_MEANWHILE))
+        self._exchange.ready.fail(LoaderClosed(_CLOSED_MEANWHILE))
         self._supervisor.news.put(None)
         for thread in self._threads:
             thread.ring()

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 
 from swift_loader.errors import WorkerStartFailed
 from swift_loader.host.limits import begin, file_sizes_told
+from swift_loader.pool.book import Book
 from swift_loader.pool.line import Line
 from swift_loader.travel.heritage import Heritage
 from swift_loader.wire.messages import Setup
@@ -69,9 +70,10 @@ class Launcher:
 
     def line(self, number: int, name: str, bell: LineBell) -> Line:
         """A line to a worker that is still to be started."""
-        line = Line(number, name, self._control.cell(number), self._timeout_s, bell)
-        line.stacks = Stacks()
-        self._all_stacks.append(line.stacks)
+        cell = self._control.cell(number)
+        line = Line(name, cell, self._timeout_s, Book(number, cell, bell))
+        line.inquiry.stacks = Stacks()
+        self._all_stacks.append(line.inquiry.stacks)
         return line
 
     def open(self) -> None:
@@ -89,10 +91,10 @@ class Launcher:
         Raises:
             WorkerStartFailed: if the system refuses one.
         """
-        assert line.stacks is not None
+        assert line.inquiry.stacks is not None
         setup = replace(self._setup, worker=line.number, has_payload=self._engine.sends_payload)
         ground = () if self._ground is None else (self._ground.index_fd, self._ground.data_fd)
-        return self._engine.launch(line.name, setup, (self._control.fd, line.stacks.fd, *ground))
+        return self._engine.launch(line.name, setup, (self._control.fd, line.inquiry.stacks.fd, *ground))
 
     def will_need(self, libraries: Sequence[str]) -> None:
         """See `Engine`."""

@@ -73,7 +73,7 @@ class Supervisor:
     def refused(self, line: Line, error: WorkerStartFailed) -> float | None:
         """The system refuses a worker now: gives back after how long to ask again, if that is to be."""
         line.refused += 1
-        if not (self.is_open and self._exchange.others_serve(line)):
+        if not (self.is_open and self._exchange.others_serve(line.book)):
             self.broke(WorkerStartFailed(f"{line.name} could not be started: {error}"))
             return None
         if line.refused == 2:  # the first time it may be over in a second, or the others be dying too
@@ -84,16 +84,16 @@ class Supervisor:
 
     def feed(self, line: Line) -> None:
         """Sends ``line`` the orders that it should have."""
-        if not line.greeted or self._lights.closing:
+        if not line.book.takes_orders or self._lights.closing:
             return
-        message = self._exchange.orders_for(line)
-        if message is not None:
-            # The worker may be gone by now, or go before it reads this: the orders are in the books, and made again.
-            if line.cautions:
-                for caution in line.cautions:
-                    line.send(messages.write_pickled(messages.CAUTION, caution))
-                line.cautions.clear()
-            line.send(*message)
+        message = self._exchange.orders_for(line.book)
+        if message is None:
+            return
+        # The worker may be gone by now, or go before it reads this: the orders are in its book, and made again.
+        cautions, orders, fds = message
+        for caution in cautions:
+            line.send(messages.write_pickled(messages.CAUTION, caution))
+        line.send(orders, fds)
 
     def slots_came_home(self) -> None:
         """Slots were dropped, for which workers wait."""
@@ -107,11 +107,11 @@ class Supervisor:
         """
         kind, said = datagram[0], messages.read(datagram)
         if kind == messages.PARCEL:
-            self._exchange.came(line, [said], fds, now_ns)
+            self._exchange.came(line.book, [said], fds, now_ns)
         elif kind == messages.PARCELS:
-            self._exchange.came(line, said, fds, now_ns)
+            self._exchange.came(line.book, said, fds, now_ns)
         elif kind == messages.VOID:
-            self._exchange.empty(line, said, None)
+            self._exchange.empty(line.book, said, None)
         elif kind == messages.HELLO:
             self._hello(line, said)
         elif kind == messages.LEAVING:
@@ -119,7 +119,7 @@ class Supervisor:
         elif kind == messages.NOTE:
             self._notes.put_once(said)
         elif said.seq:
-            self._exchange.empty(line, said.seq, said.report)
+            self._exchange.empty(line.book, said.seq, said.report)
         else:
             self.broke(failures.start_error(line.name, said.report, self._recipe.consumer, line.number))
         if not self.is_open:
@@ -132,8 +132,9 @@ class Supervisor:
         """
         lingering = []
         for line in lines:
-            was_asked, instruction = line.was_asked, line.look(seconds)
-            if was_asked and line.has_answered(seconds, is_killed=instruction is Instruction.KILL):
+            inquiry, was_asked = line.inquiry, line.inquiry.is_open
+            instruction = line.look(seconds)
+            if was_asked and inquiry.is_answered(seconds, is_killed=instruction is Instruction.KILL):
                 self._notes.put(failures.told_of_standstill(line, self._config.timeout_s))
             if instruction in (Instruction.LET_GO, Instruction.GIVE_UP):
                 lingering.append(line)
@@ -147,16 +148,16 @@ class Supervisor:
         """
         assert line.process is not None
         status = line.process.exit_status()
-        line.read_stacks()
+        line.inquiry.read()
         death = failures.death_of(line, status, self._oom)
         event = Event.KILLED if death.is_from_outside else Event.DIED
-        line.policy.happened(event, others_serve=self._exchange.others_serve(line), is_storm=death.is_early)
+        line.policy.happened(event, others_serve=self._exchange.others_serve(line.book), is_storm=death.is_early)
         line.disconnect()
         return self._succession(line, death)
 
     def let_go(self, line: Line) -> tuple[Process, float | None]:
         """A worker was killed and does not go: its process, and after how long another is to be started."""
-        line.read_stacks()
+        line.inquiry.read()
         death = failures.lingering(line)
         self.left_behind(line)
         return line.let_go(), self._succession(line, death)
@@ -172,7 +173,7 @@ class Supervisor:
         """Nothing more will come: the consumer is told at its next call."""
         if self.fatal is None:
             self.fatal = error
-        self._exchange.fail(error)
+        self._exchange.ready.fail(error)
         self.news.put(None)
 
     def _succession(self, line: Line, death: Death) -> float | None:
@@ -184,7 +185,8 @@ class Supervisor:
             return None
         if death.by_kernel:
             self._notes.put(f"{death.how}; another takes its place")
-        self._exchange.gone(line, death)
+        line.died(death.how)
+        self._exchange.gone(line.book, death)
         return line.policy.delay_s
 
     def _hello(self, line: Line, hello: Hello) -> None:

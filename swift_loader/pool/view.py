@@ -57,12 +57,14 @@ class View:
     @property
     def ready_count(self) -> int:
         """Batches that wait for the consumer."""
-        return self._exchange.ready_count
+        dispatch = self._exchange.dispatch
+        return 0 if dispatch is None else dispatch.stock.ready_count
 
     @property
-    def ready_most(self) -> int:
-        """How many of them there should be."""
-        return self._exchange.ready_most
+    def ready_most(self) -> int | None:
+        """How many of them there should be; None while that is not known."""
+        dispatch = self._exchange.dispatch
+        return None if dispatch is None else dispatch.stock.ready_most
 
 
 def _shown(line: Line) -> WorkerShown:
@@ -74,8 +76,8 @@ def _shown(line: Line) -> WorkerShown:
         state=line.policy.state.value,
         stage=cell.stage,
         index=-1 if index is None else index,
-        ordered=len(line.outstanding),
-        unmerged=line.unmerged,
+        ordered=len(line.book.outstanding),
+        unmerged=line.book.unmerged,
         still_s=round(line.policy.still_s, 1) if line.is_watched else 0.0,  # it may be of orders that are done
         deaths=line.deaths,
         last_death=line.last_death[:300],

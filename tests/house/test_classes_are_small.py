@@ -18,9 +18,6 @@ EXEMPT = {"loader.py::SwiftLoader": "the public face: a method for each thing th
 STILL = {
     "consumer/live.py::Live",
     "consumer/runtime.py::Runtime",
-    "pool/dispatch.py::Dispatch",
-    "pool/exchange.py::Exchange",
-    "pool/line.py::Line",
 }
 
 Function = (ast.FunctionDef, ast.AsyncFunctionDef)

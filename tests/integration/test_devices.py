@@ -101,19 +101,19 @@ def test_a_delivery_that_is_taken_while_the_iteration_is_left_is_void():
     class Race:
         """Restarts after the delivery was taken from here, and before the lock is."""
 
-        def get_nowait(self):
-            delivery = ready.get_nowait()
-            exchange._ready = ready
+        def get(self, timeout_s):
+            delivery = ready.get(timeout_s)
+            exchange.ready = ready
             exchange.restart(Position())
             return delivery
 
     expected = on_host(Pictures, {}, 1)[0]
     with started(Pictures, {}) as loader:
         exchange = loader._runtime._source._exchange
-        until(lambda: exchange._dispatch.ready_count > 0)
-        ready, exchange._ready = exchange._ready, Race()
+        until(lambda: exchange.dispatch.stock.ready_count > 0)
+        ready, exchange.ready = exchange.ready, Race()
         assert exchange.take(0.0) is None
-        assert exchange._dispatch.ready_count >= 0
+        assert exchange.dispatch.stock.ready_count >= 0
         for batch, values in zip(loader, expected, strict=True):
             assert all(torch.equal(tensor, value) for tensor, value in zip(batch, values, strict=True))
         del batch

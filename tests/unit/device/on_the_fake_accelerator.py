@@ -155,7 +155,7 @@ def slots_are_locked_while_they_are_there(fake):
         for batch in loader:
             del batch
         assert fake.fake_locked_count() > count
-        slots = loader._runtime._source._exchange._slots.values()
+        slots = loader._runtime._source._exchange._shelf.all()
         memory = [torch.from_numpy(slot.memory) for slot in slots if slot.page_lock is not None]
         assert memory
         assert all(one.is_pinned() for one in memory)

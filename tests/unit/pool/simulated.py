@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections import Counter, deque
+from time import perf_counter_ns
 
 from swift_loader.errors import FailureReport
 from swift_loader.plan.position import Position
+from swift_loader.pool.book import Book
 from swift_loader.pool.dispatch import Dispatch
 from swift_loader.pool.failures import Death
 from swift_loader.pool.ledger import LANDING, Holder, Ledger
-from swift_loader.pool.line import Line
+from swift_loader.pool.shelf import Shelf
 from swift_loader.pool.tickets import Failed, Full, Ticket
 from swift_loader.settings.loader import LoaderConfig
 from swift_loader.wire.messages import Cost, Parcel
@@ -34,6 +36,13 @@ def recipe(**settings):
     return Recipe(None, {}, [0], config, 0, 0)
 
 
+class Made:
+    """A slot, as far as the pool asks."""
+
+    def __init__(self, nbytes):
+        self.nbytes = nbytes
+
+
 class Silent:
     """A bell that nobody hears."""
 
@@ -42,12 +51,12 @@ class Silent:
 
 
 class Worker:
-    """What a worker process does, and the line to it."""
+    """What a worker process does, and what it is ordered."""
 
     def __init__(self, number):
         self.seq = 0  # the cell's word
         self.index = None  # and the other one
-        self.line = Line(number, f"worker {number}", self, 300.0, Silent())
+        self.book = Book(number, self, Silent())
         self.alive = False
         self.inbox = deque()
         self.outbox = deque()
@@ -67,11 +76,11 @@ class World:
         self.config = self.recipe.config
         self.plan = Steps(counts)
         self.ledger = Ledger(1 << 40, slots)
-        self.slots = {}
+        self.shelf = Shelf()
         self.words = memoryview(bytearray(8 * 64)).cast("Q")
         self.workers = [Worker(number) for number in range(self.config.worker_count)]
-        self.lines = [worker.line for worker in self.workers]
-        self.dispatch = Dispatch(self.recipe, self.plan, self.ledger, self.slots, self.words, self.lines)
+        self.books = [worker.book for worker in self.workers]
+        self.dispatch = Dispatch(self.recipe, self.plan, self.ledger, self.shelf, self.words, self.books)
         self.ready = deque()
         self.held = []
         self.handed = []
@@ -85,17 +94,18 @@ class World:
     def start(self, worker):
         """A worker has greeted."""
         worker.alive, worker.seq = True, 0
-        worker.line.greeted = True
-        worker.line.known.clear()
+        worker.book.takes_orders = True
 
     def feed(self, worker):
         if not worker.alive:
             return
-        for order in self.dispatch.orders_for(worker.line):
-            current = self.slots.get(order.slot)
+        orders = self.dispatch.orders_for(worker.book)
+        worker.book.note_slots(orders, perf_counter_ns())
+        for order in orders:
+            current = self.shelf.get(order.slot)
             assert order.brings_slot == (current is not None and worker.mapped.get(order.slot) is not current)
             if order.brings_slot:
-                worker.mapped[order.slot] = self.slots[order.slot]
+                worker.mapped[order.slot] = current
             worker.inbox.append(order)
 
     def begin(self, worker):
@@ -111,7 +121,7 @@ class World:
         if not worker.alive or order is None:
             return
         if how == "parcel" and (grows or order.slot not in worker.mapped):
-            worker.mapped[order.slot] = object()  # it makes a slot of its own
+            worker.mapped[order.slot] = Made(self.slot_nbytes)  # it makes a slot of its own
         self._answer(worker, how, ns)
 
     def _answer(self, worker, how, ns=0):
@@ -124,21 +134,15 @@ class World:
         if not worker.outbox:
             return
         how, order, ns, mapped = worker.outbox.popleft()
-        line = worker.line
+        book = worker.book
         if how == "parcel":
-            if self.slots.get(order.slot) is not mapped:
-                self._replace(order.slot, mapped, line)
+            if self.shelf.get(order.slot) is not mapped:
+                self.shelf.put(order.slot, mapped, book)
             parcel = Parcel(order.seq, order.slot, 0, 1, 10, Cost(ns))
-            self.ready += self.dispatch.filled(line, parcel, self.slot_nbytes, 0)
+            self.ready += self.dispatch.filled(book, parcel, self.slot_nbytes, 0)
         else:
             report = REPORT if how == "failure" else None
-            self.ready += self.dispatch.answered_empty(line, order.seq, report)
-
-    def _replace(self, number, slot, line):
-        self.slots[number] = slot
-        for other in self.lines:
-            if other is not line:
-                other.known.discard(number)
+            self.ready += self.dispatch.answered_empty(book, order.seq, report)
 
     def die(self, worker):
         """The worker is gone; what it had said counts."""
@@ -146,17 +150,17 @@ class World:
             return
         while worker.outbox:
             self.read(worker)
-        guilty = worker.line.in_hand()
+        guilty = worker.book.in_hand()
         if guilty is not None and self.words[guilty.slot] == guilty.seq:
             self.kills[guilty.seq, worker.index] += 1
-        poison = self.dispatch.died(worker.line, Death("it died", worker.index))
+        poison = self.dispatch.died(worker.book, Death("it died", worker.index))
         if poison is not None:
             assert poison.seq == guilty.seq
             assert self._is_poison(poison.seq)
-            self.ready += self.dispatch.failed(poison, REPORT, worker.line)
+            self.ready += self.dispatch.failed(poison, REPORT, worker.book)
         else:
             assert guilty is None or not self._is_poison(guilty.seq)
-        worker.alive = worker.line.greeted = False
+        worker.alive = worker.book.takes_orders = False
         worker.inbox.clear()
         worker.mapped.clear()
 
@@ -203,7 +207,6 @@ class World:
     def restart(self, epoch, step):
         void = [*self.dispatch.restart(Position(epoch, step)), *self.ready]
         self.ready.clear()
-        self.dispatch.ready_count = 0
         for delivery in void:
             if isinstance(delivery, Full):
                 self.ledger.thrown_away(delivery.parcel.slot)
@@ -215,23 +218,27 @@ class World:
     def check_books(self):
         """Each slot has one holder and each ticket is in one place."""
         waiting = list(self.dispatch._merge._waiting.values())
-        orders = [order for line in self.lines for order in line.outstanding.values()]
+        orders = [order for book in self.books for order in book.outstanding.values()]
         full = [one for one in (*waiting, *self.ready) if isinstance(one, Full)]
         assert self.ledger.held_by(Holder.WORKER) == len(orders)
         assert self.ledger.held_by(Holder.POOL) == len(full)
         assert self.ledger.held_by(Holder.BATCH) == len(set(self.held))
-        assert self.dispatch.ready_count == len(self.ready)
-        assert self.dispatch.ordered_count == len(orders)
+        assert self.dispatch.stock.ready_count == len(self.ready)
+        assert self.dispatch.stock.ordered_count == len(orders)
+        assert self.dispatch.stock.unmerged_count == len(waiting)
         valid = [order.seq for order in orders if self.words[order.slot] == order.seq]
         places = Counter(valid) + Counter(ticket.seq for ticket in self.dispatch._redo)
         places += Counter(one.ticket.seq for one in (*waiting, *self.ready))
         places += Counter(one.ticket.seq for one in self.handed if one.ticket.seq >= self.first_seq)
         assert places == Counter(range(self.first_seq, self.dispatch._tickets._next.seq))
+        assert [book for book in self.books if book.hungry] == sorted(
+            self.dispatch.hunger._hungry.values(), key=lambda book: book.number
+        )
         for worker in self.workers:
             said = [order for _, order, _, _ in worker.outbox]
-            assert sorted([*worker.inbox, *said]) == sorted(worker.line.outstanding.values())
-            unmerged = sum(one.worker == worker.line.number for one in waiting)
-            assert worker.line.unmerged == unmerged
+            assert sorted([*worker.inbox, *said]) == sorted(worker.book.outstanding.values())
+            unmerged = sum(one.worker == worker.book.number for one in waiting)
+            assert worker.book.unmerged == unmerged
 
     def settle(self):
         """All do what they can, but nobody dies and the consumer neither takes nor drops anything."""
@@ -251,7 +258,7 @@ class World:
         raise AssertionError("they run in circles")
 
     def _picture(self):
-        words = [sorted(worker.line.outstanding) for worker in self.workers]
+        words = [sorted(worker.book.outstanding) for worker in self.workers]
         return words, len(self.ready), self.dispatch._tickets._next, [len(worker.outbox) for worker in self.workers]
 
 

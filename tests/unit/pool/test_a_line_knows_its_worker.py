@@ -2,6 +2,7 @@
 
 import pytest
 
+from swift_loader.pool.book import Book
 from swift_loader.pool.line import Line
 from swift_loader.pool.policy import Event, Instruction
 from swift_loader.pool.view import View
@@ -36,7 +37,8 @@ class Process:
 
 @pytest.fixture
 def line():
-    return Line(3, "swift-worker-c0w3", Cell(memoryview(bytearray(64)).cast("q")), 4.0, Silent())
+    cell = Cell(memoryview(bytearray(64)).cast("q"))
+    return Line("swift-worker-c0w3", cell, 4.0, Book(3, cell, Silent()))
 
 
 def _connected(line):
@@ -46,61 +48,63 @@ def _connected(line):
 
 
 def _order(line, seq):
-    line.outstanding[seq] = Order(seq, 0, seq, 0, 0, False)
-    return line.outstanding[seq]
+    line.book.outstanding[seq] = Order(seq, 0, seq, 0, 0, False)
+    return line.book.outstanding[seq]
 
 
 @pytest.mark.parametrize(("ns", "depth"), [(0, 0), (100, 10), (4_000_000, 5), (19_000_000, 1), (10**12, 1)])
 def test_orders_of_about_a_fiftieth_of_a_second_wait(line, ns, depth):
-    line.took(ns)
-    assert line.queue_depth(10, batch_nbytes=1000) == depth
+    line.book.took(ns)
+    assert line.book.queue_depth(10, batch_nbytes=1000) == depth
 
 
 @pytest.mark.parametrize(("nbytes", "depth"), [(0, 10), (1 << 20, 10), (20 << 20, 3), (40 << 20, 1), (1 << 32, 1)])
 def test_waiting_orders_do_not_reserve_much_memory(line, nbytes, depth):
-    line.took(1000)
-    assert line.queue_depth(10, batch_nbytes=nbytes) == depth
+    line.book.took(1000)
+    assert line.book.queue_depth(10, batch_nbytes=nbytes) == depth
 
 
 def test_the_speed_is_that_of_the_last_few_batches(line):
     for _ in range(50):
-        line.took(1_000_000)
-    assert not line.is_slow
-    line.took(30_000_000)
-    assert not line.is_slow
+        line.book.took(1_000_000)
+    assert not line.book.is_slow
+    line.book.took(30_000_000)
+    assert not line.book.is_slow
     for _ in range(20):
-        line.took(30_000_000)
-    assert line.is_slow
+        line.book.took(30_000_000)
+    assert line.book.is_slow
 
 
 def test_the_order_in_hand_is_the_one_that_the_worker_names(line):
     _order(line, 5), _order(line, 6)
-    assert line.in_hand().seq == 5
+    assert line.book.in_hand().seq == 5
     line.cell.enter(FETCHES, 6)
-    assert line.in_hand().seq == 6
+    assert line.book.in_hand().seq == 6
 
 
 def test_a_worker_that_names_what_was_answered_is_at_the_oldest(line):
     _order(line, 5), _order(line, 6)
     line.cell.enter(FETCHES, 4)
-    assert line.in_hand().seq == 5
+    assert line.book.in_hand().seq == 5
 
 
 def test_with_no_order_out_nothing_is_in_hand(line):
     line.cell.enter(FETCHES, 4)
-    assert line.in_hand() is None
+    assert line.book.in_hand() is None
 
 
 def test_a_replacement_knows_no_slots_and_no_layouts(line):
     worker = _connected(line)
-    line.known.add(1)
-    line.specs[1] = object()
+    book = line.book
+    book.known.add(1)
+    book.specs[1] = object()
     line.greet()
     line.policy.happened(Event.DIED)
     line.disconnect()
-    assert (line.process, line.channel, line.greeted) == (None, None, False)
+    book.close_account()
+    assert (line.process, line.channel, book.takes_orders) == (None, None, False)
     again = _connected(line)
-    assert (line.known, line.specs, line.greeted, line.policy.births) == (set(), {}, False, 1)
+    assert (book.known, book.specs, book.takes_orders, line.policy.births) == (set(), {}, False, 1)
     for end in (worker, again, line):
         end.close() if end is not line else line.disconnect()
 
@@ -120,7 +124,7 @@ def test_one_that_lives_and_cannot_be_sent_to_is_killed_at_once_with_the_reason(
     worker = _connected(line)
     line.greet()
     line.send(b"orders", [line.channel.fileno(), -1])  # as where too many descriptors are on their way
-    assert (line.process.kills, line.is_cut_off, line.greeted) == (1, True, False)
+    assert (line.process.kills, line.is_cut_off, line.book.takes_orders) == (1, True, False)
     assert "could not be sent its orders ([Errno 9]" in line.killed_for
     line.send(b"orders", [-1])
     line.retire()
@@ -139,7 +143,7 @@ def test_a_worker_that_does_not_read_is_cut_off(line):
     while line.channel.send(bytes(1000)):
         pass
     line.send(bytes(1000))
-    assert (line.process.kills, line.is_cut_off, line.greeted) == (1, True, False)
+    assert (line.process.kills, line.is_cut_off, line.book.takes_orders) == (1, True, False)
     assert line.killed_for == "was killed because it does not read its orders: 1000 bytes found no room"
     worker.close()
     line.disconnect()
@@ -162,7 +166,7 @@ def test_one_that_was_killed_takes_no_orders_even_if_it_still_greets(line):
     line.process.stopped = True
     assert Instruction.KILL in [line.look(1.0) for _ in range(3)]
     line.greet()
-    assert not line.greeted
+    assert not line.book.takes_orders
     worker.close()
     line.disconnect()
 
@@ -239,5 +243,5 @@ def test_only_who_should_get_on_with_something_is_shown_as_standing_still(line):
     line.cell.enter(FETCHES, 5)
     line.look(1.0), line.look(1.5)
     assert shown() == (4711, 1, 1.5)
-    line.outstanding.clear()  # answered, and nobody has looked since
+    line.book.outstanding.clear()  # answered, and nobody has looked since
     assert shown() == (4711, 0, 0.0)

@@ -7,6 +7,7 @@ import pytest
 
 from swift_loader.errors import PoisonedTicket
 from swift_loader.host.cgroup import OomKills
+from swift_loader.pool.book import Book
 from swift_loader.pool.failures import Death, death_of, lingering
 from swift_loader.pool.ledger import Holder
 from swift_loader.pool.line import Line
@@ -16,7 +17,8 @@ from tests.unit.pool.simulated import Silent, World
 
 @pytest.fixture
 def line():
-    line = Line(1, "swift-worker-c0w1", Cell(memoryview(bytearray(64)).cast("q")), 4.0, Silent())
+    cell = Cell(memoryview(bytearray(64)).cast("q"))
+    line = Line("swift-worker-c0w1", cell, 4.0, Book(1, cell, Silent()))
     line.process = SimpleNamespace(pid=77)
     line.cell.enter(FETCHES, 5)
     line.cell.at(2, 13)
@@ -71,7 +73,7 @@ def test_a_kill_is_early_until_the_worker_has_finished_a_sample(line, tmp_path):
     assert not _death(line, -signal.SIGKILL, kills).is_early
     line.cell.enter(FETCHES, 6)
     assert _death(line, -signal.SIGKILL, kills).is_early
-    line.has_told = True
+    line.book.has_told = True
     assert not _death(line, -signal.SIGKILL, kills).is_early
 
 
@@ -90,20 +92,20 @@ def _orders_after_deaths(world, deaths, *, index=13, **how):
     poison = None
     for _ in range(deaths):
         world.start(worker)
-        worker.line.cautions.clear()
-        worker.line.told_count = 0
+        worker.book.cautions.clear()
+        worker.book.told_count = 0
         world.feed(worker)
         world.begin(worker)
-        poison = world.dispatch.died(worker.line, Death("it died", index, **how))
+        poison = world.dispatch.died(worker.book, Death("it died", index, **how))
         worker.inbox.clear()
         worker.mapped.clear()
         if poison is not None:
             break
     world.start(worker)
-    worker.line.cautions.clear()
-    worker.line.told_count = 0
+    worker.book.cautions.clear()
+    worker.book.told_count = 0
     world.feed(worker)
-    return poison, worker.line.cautions
+    return poison, worker.book.cautions
 
 
 SKIPPING = {"workers": 1, "on_error": "skip", "max_attempts": 3}

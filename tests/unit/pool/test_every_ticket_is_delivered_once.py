@@ -35,7 +35,7 @@ class Pool(RuleBasedStateMachine):
             max_attempts=2, **asked,
         )  # fmt: skip
         for worker, ns in zip(self.world.workers, speeds, strict=False):
-            worker.line.took(ns)
+            worker.book.took(ns)
             self.world.start(worker)
 
     def _worker(self, number):
@@ -143,7 +143,7 @@ class Pool(RuleBasedStateMachine):
 
     @invariant()
     def nobody_starves_while_there_is_a_slot(self):
-        if hasattr(self, "world") and self.world.ledger.has_room(self.world.dispatch.largest_slot):
+        if hasattr(self, "world") and self.world.ledger.has_room(self.world.dispatch.stock.largest_slot):
             assert not self.world.dispatch.starves_for_slots()
 
     def teardown(self):

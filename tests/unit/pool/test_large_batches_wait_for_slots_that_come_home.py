@@ -27,7 +27,7 @@ def test_of_large_batches_that_take_very_long_none_waits_in_a_channel():
             world.drop()
     for worker in world.workers:
         world.feed(worker)
-    assert [len(worker.line.outstanding) for worker in world.workers] == [1, 1]
+    assert [len(worker.book.outstanding) for worker in world.workers] == [1, 1]
 
 
 def _made(world, worker):
@@ -49,26 +49,26 @@ def _one_held_and_both_at_work():
             world.drop()
         world.feed(worker)
     assert world.ledger.held_by(Holder.BATCH) == 1
-    assert world.dispatch.ordered_count == 2
+    assert world.dispatch.stock.ordered_count == 2
     return world
 
 
 def test_no_slot_is_made_while_the_consumer_comes_for_a_large_batch_and_drops_the_last_one():
     world = _one_held_and_both_at_work()
-    slots, worker = len(world.slots), world.workers[0]
+    slots, worker = len(world.shelf), world.workers[0]
     _made(world, worker)
     world.dispatch.homecoming.is_awaited = True
     world.feed(worker)  # the batch is ready, and was not taken yet
-    assert not worker.line.outstanding
+    assert not worker.book.outstanding
     assert world.dispatch.wants_slot
     world.dispatch.homecoming.is_awaited = False
     world.take()
     world.feed(worker)  # taken, and the one before is still there
-    assert not worker.line.outstanding
+    assert not worker.book.outstanding
     world.drop()
     world.feed(worker)
-    assert worker.line.outstanding
-    assert len(world.slots) == slots == 3
+    assert worker.book.outstanding
+    assert len(world.shelf) == slots == 3
 
 
 def test_a_consumer_that_keeps_its_large_batches_gets_another_slot_as_soon_as_it_waits():
@@ -77,10 +77,10 @@ def test_a_consumer_that_keeps_its_large_batches_gets_another_slot_as_soon_as_it
     _made(world, worker)
     world.take()
     world.feed(worker)
-    assert not worker.line.outstanding
+    assert not worker.book.outstanding
     world.dispatch.homecoming.is_awaited = True  # it waits for the next one, and has dropped nothing
     world.feed(worker)
-    assert worker.line.outstanding
+    assert worker.book.outstanding
 
 
 def test_a_consumer_that_keeps_all_its_large_batches_holds_nobody_back():
@@ -88,7 +88,7 @@ def test_a_consumer_that_keeps_all_its_large_batches_holds_nobody_back():
     for step in range(20):
         worker = world.workers[step % 2]
         world.feed(worker)
-        assert worker.line.outstanding or step == 2  # until then it could be one who drops a batch for each
+        assert worker.book.outstanding or step == 2  # until then it could be one who drops a batch for each
         world.dispatch.homecoming.is_awaited = True
         world.feed(worker)
         world.dispatch.homecoming.is_awaited = False
@@ -98,7 +98,7 @@ def test_a_consumer_that_keeps_all_its_large_batches_holds_nobody_back():
 
 def test_a_consumer_that_has_dropped_everything_between_two_epochs_gets_no_slot_more():
     world = _one_held_and_both_at_work()
-    slots = len(world.slots)
+    slots = len(world.shelf)
     for step in range(4, 12):
         worker = world.workers[step % 2]
         if step % 4 == 0:
@@ -109,7 +109,7 @@ def test_a_consumer_that_has_dropped_everything_between_two_epochs_gets_no_slot_
         if step % 4:
             world.drop()
             world.feed(worker)
-    assert len(world.slots) == slots
+    assert len(world.shelf) == slots
 
 
 def test_without_another_worker_at_work_no_slot_is_waited_for():
@@ -117,11 +117,11 @@ def test_without_another_worker_at_work_no_slot_is_waited_for():
     (worker,) = world.workers
     for _ in range(4):
         world.feed(worker)
-        assert worker.line.outstanding
+        assert worker.book.outstanding
         _made(world, worker)
         world.take()
         if len(world.held) > 1:
             world.drop()
     _made(world, worker)
     world.feed(worker)
-    assert worker.line.outstanding
+    assert worker.book.outstanding

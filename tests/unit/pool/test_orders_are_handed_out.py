@@ -13,18 +13,18 @@ def _world(*speeds, counts=(100,), **settings):
     for worker, ns in zip(world.workers, speeds, strict=True):
         world.start(worker)
         if ns is not None:
-            worker.line.took(ns)
+            worker.book.took(ns)
     return world
 
 
 def _ordered(worker):
-    return [order.step for order in worker.line.outstanding.values()]
+    return [order.step for order in worker.book.outstanding.values()]
 
 
 def _make(world, worker, count=1):
     for _ in range(count):
         world.begin(worker)
-        world.finish(worker, ns=SLOW_NS if worker.line.is_slow else FAST_NS)
+        world.finish(worker, ns=SLOW_NS if worker.book.is_slow else FAST_NS)
         world.read(worker)
 
 
@@ -39,7 +39,7 @@ def test_a_fast_worker_is_given_more_a_few_at_a_time_and_no_more_than_was_set():
     world = _world(FAST_NS, message_queue_size=20)
     for most in (12, 21, 21):
         world.feed(world.workers[0])
-        assert len(world.workers[0].line.outstanding) == most
+        assert len(world.workers[0].book.outstanding) == most
 
 
 def test_a_worker_that_takes_longer_than_the_queue_is_deep_has_one_order_waiting():
@@ -55,12 +55,12 @@ def test_batches_that_are_ready_hold_new_tickets_back_until_one_is_taken():
         world.feed(worker)
         _make(world, worker)
     assert len(world.ready) == 4  # the last was ordered while there were two
-    assert not worker.line.outstanding
-    assert worker.line.hungry
+    assert not worker.book.outstanding
+    assert worker.book.hungry
     while len(world.ready) >= 3:
         world.take()
     world.feed(worker)
-    assert worker.line.outstanding
+    assert worker.book.outstanding
 
 
 LARGE = 40 << 20  # six of them make 256 MB
@@ -91,7 +91,7 @@ def test_a_stock_that_nobody_has_asked_for_has_so_much_memory(nbytes, ns, worker
             world.begin(worker)
             world.finish(worker, ns=ns)
             world.read(worker)
-    assert world.dispatch.ready_most == most - workers
+    assert world.dispatch.stock.ready_most == most - workers
     assert len(world.ready) == most
     assert world.ledger.held_by(Holder.POOL) == most
     assert world.ledger.busy_count == most
@@ -113,7 +113,7 @@ def test_large_batches_that_wait_for_an_earlier_one_count_too():
         world.begin(other)
         world.finish(other, ns=QUICK_NS)
         world.read(other)
-    assert other.line.unmerged + world.dispatch.ordered_count == 5
+    assert other.book.unmerged + world.dispatch.stock.ordered_count == 5
     assert world.ledger.busy_count == 5
     while world.ready or late.inbox:
         world.finish(late, ns=QUICK_NS)
@@ -140,7 +140,11 @@ def _to_feed(world):
     """After each batch that is taken while any is ready: how many are ready then, and who is to be given orders."""
     while world.ready:
         world.take()
-        yield len(world.ready), world.dispatch.to_feed()
+        named = world.dispatch.hunger.to_feed()
+        yield len(world.ready), named
+        for book in named:
+            if not book.outstanding:  # nobody has fed it
+                world.dispatch.hunger.begins(book)
 
 
 def test_of_a_good_stock_half_is_used_up_before_one_worker_begins():
@@ -171,7 +175,7 @@ def test_when_nothing_is_ready_all_begin_at_once():
     world.settle()
     *_, (ready, lines) = _to_feed(world)
     assert ready == 0
-    assert lines == list(world.lines)
+    assert lines == list(world.books)
 
 
 def test_nobody_is_woken_for_quick_batches_before_they_are_worth_it():
@@ -193,8 +197,8 @@ def test_who_has_as_many_parcels_waiting_as_it_may_is_not_asked():
         world.feed(other)
         _make(world, other, len(_ordered(other)))
     world.feed(other)
-    assert other.line.unmerged
-    assert world.dispatch.to_feed() == []
+    assert other.book.unmerged
+    assert world.dispatch.hunger.to_feed() == []
 
 
 def test_parcels_that_wait_for_a_slow_worker_hold_back_the_worker_that_made_them():
@@ -206,7 +210,7 @@ def test_parcels_that_wait_for_a_slow_worker_hold_back_the_worker_that_made_them
         world.feed(other)
         _make(world, other)
     # Two may be with it, three more may wait; then it takes over what waits behind the slow one.
-    assert other.line.unmerged == 6
+    assert other.book.unmerged == 6
     assert world.words[slow.inbox[1].slot] == 0
     assert not world.ready
     world.finish(slow, ns=SLOW_NS)

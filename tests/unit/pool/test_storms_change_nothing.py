@@ -17,16 +17,16 @@ def counted(monkeypatch):
     """Counts what the dispatch rarely does."""
     stuck_behind, ticket_for = Dispatch._stuck_behind, Dispatch._ticket_for
 
-    def count_stuck(self, line):
-        ticket = stuck_behind(self, line)
+    def count_stuck(self):
+        ticket = stuck_behind(self)
         seen["taken over from a slow worker"] += ticket is not None
         return ticket
 
-    def count_waits(self, line, *given):
+    def count_waits(self, book, *given):
         seen["kept from the worker that has yet to answer"] += bool(
-            self._redo and self._redo[0].seq in line.outstanding
+            self._redo and self._redo[0].seq in book.outstanding
         )
-        return ticket_for(self, line, *given)
+        return ticket_for(self, book, *given)
 
     monkeypatch.setattr(Dispatch, "_stuck_behind", count_stuck)
     monkeypatch.setattr(Dispatch, "_ticket_for", count_waits)
@@ -44,7 +44,7 @@ def _world(chance):
         max_attempts=2,
     )
     for worker in world.workers:
-        worker.line.took(chance.choice([FAST_NS, SLOW_NS]))
+        worker.book.took(chance.choice([FAST_NS, SLOW_NS]))
         world.start(worker)
     return world
 
@@ -79,7 +79,7 @@ def _storm(world, chance, steps):
 
 def _count(world):
     starves = world.dispatch.starves_for_slots()
-    assert not (starves and world.ledger.has_room(world.dispatch.largest_slot))
+    assert not (starves and world.ledger.has_room(world.dispatch.stock.largest_slot))
     seen["no slot for anybody"] += starves
 
 

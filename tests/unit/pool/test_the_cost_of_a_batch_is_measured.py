@@ -131,7 +131,7 @@ def test_an_order_that_had_to_wait_for_a_slot_says_so():
         world.finish(worker, ns=SLOW_NS)
         world.read(worker)
     world.feed(worker)  # both slots are full
-    assert worker.line.slotless_ns > 0
+    assert worker.book.slotless_ns > 0
     assert all(delivery.slot_wait_ns == 0 for delivery in world.ready)
     world.take()
     world.drop()
@@ -140,4 +140,4 @@ def test_an_order_that_had_to_wait_for_a_slot_says_so():
     world.finish(worker, ns=SLOW_NS)
     world.read(worker)
     assert world.ready[-1].slot_wait_ns > 0
-    assert not worker.line.slot_waits
+    assert not worker.book.slot_waits

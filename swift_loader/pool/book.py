@@ -1,0 +1,121 @@
+"""The account of one worker's orders: what it is to make, which slots it knows, and how fast it is. Pure.
+
+All of it is read and written under the exchange's lock, by whichever thread is inside; but `takes_orders` is written by
+the telecom thread that serves the line, and the cell by the worker.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Protocol
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from swift_loader.batch.layout import BatchSpec
+    from swift_loader.wire.messages import Caution, Order
+
+#: Orders wait in a worker's channel for about this long, so that it has work while the consumer's Python is busy.
+_QUEUED_NS = 20_000_000
+#: But they reserve no more memory than this, if that is not a single slot: pages that are new cost more than they save.
+_QUEUED_NBYTES = 64 << 20
+_SMOOTHING = 0.2
+
+
+class Ringable(Protocol):
+    """What wakes the thread that serves a line."""
+
+    def ring(self) -> None:
+        """The line may be given orders. Takes no lock."""
+        ...
+
+
+class Progress(Protocol):
+    """Where a worker is, by its own account: see `Cell`."""
+
+    @property
+    def seq(self) -> int:
+        """The order in hand."""
+        ...
+
+
+class Book:
+    """One worker's, and that of those who follow it."""
+
+    takes_orders = False
+    """The worker has built its dataset, and nobody has ended it. Who reads this may be a moment late: what is ordered
+    of one that has just died is made again."""
+    hungry = False
+    """It could have taken an order and got none. Written by `Hunger`."""
+    queued_as = -1
+    """The number of orders under which `Hunger` has it in its queue; -1 where it has not."""
+    lacks_slot = False
+    """It got none, the last time, since there was no slot."""
+    unmerged = 0
+    """Parcels of this worker that wait for earlier ones."""
+    has_told = False
+    """The worker has answered an order, with a batch or with what kept it from making one."""
+    batch_ns = 0.0
+    """What its batches take, of late; 0 where none was made."""
+
+    def __init__(self, number: int, cell: Progress, bell: Ringable) -> None:
+        self.number = number
+        self.cell = cell
+        self.bell = bell
+        self.outstanding: dict[int, Order] = {}
+        """Orders that were not answered yet, oldest first."""
+        self._begin()
+
+    def _begin(self) -> None:
+        self.slotless_ns = 0
+        """Since when it could have had an order, had there been a slot; 0 where that is not so."""
+        self.slot_waits: dict[int, int] = {}
+        """How long that went on before an order came, for those that did not come back yet."""
+        self.known: set[int] = set()
+        """Slots that the worker has mapped."""
+        self.cautions: list[Caution] = []
+        """To be said before the next orders."""
+        self.told_count = 0
+        """So many of the samples that are left out the worker was told of."""
+        self.specs: dict[int, BatchSpec] = {}
+        """Layouts, by the numbers that the worker has given them."""
+
+    def close_account(self) -> None:
+        """The worker is gone, and what it had in hand was seen to: the next one knows nothing."""
+        self.outstanding.clear()
+        self.has_told = False
+        self._begin()
+
+    def note_slots(self, orders: Sequence[Order], now_ns: int) -> None:
+        """It was just seen to: notes how long the first of these orders has waited for a slot, or that one does now."""
+        if orders and self.slotless_ns:
+            self.slot_waits[orders[0].seq] = now_ns - self.slotless_ns
+            self.slotless_ns = 0
+        if self.lacks_slot:
+            self.slotless_ns = self.slotless_ns or now_ns
+
+    def took(self, nanoseconds: int) -> None:
+        """A batch was made in this time."""
+        self.batch_ns += _SMOOTHING * (nanoseconds - self.batch_ns) if self.batch_ns else nanoseconds
+
+    @property
+    def has_made(self) -> bool:
+        """Whether a batch was made by this line's workers."""
+        return self.batch_ns > 0
+
+    @property
+    def is_slow(self) -> bool:
+        """Whether its batches take so long that orders should not wait behind one."""
+        return self.batch_ns > _QUEUED_NS / 2
+
+    def queue_depth(self, most: int, batch_nbytes: int) -> int:
+        """How many orders should wait in the channel."""
+        if batch_nbytes:
+            most = min(most, max(1, _QUEUED_NBYTES // batch_nbytes))
+        # None waits before it is known how slow they are: the next one may be done by another worker meanwhile.
+        return max(1, min(most, int(_QUEUED_NS / self.batch_ns))) if self.batch_ns else 0
+
+    def in_hand(self) -> Order | None:
+        """The order that the worker is at: as it says itself, or the oldest."""
+        for order in self.outstanding.values():
+            return self.outstanding.get(self.cell.seq, order)
+        return None
