@@ -19,11 +19,12 @@ from swift_loader.wire.messages import Attachment, Parcel
 from swift_loader.wire.page import Cell
 from swift_loader.wire.recipe import Recipe, checked_length
 from swift_loader.worker.berth import HeapBerth
-from swift_loader.worker.fetch import MakeFailed
 from swift_loader.worker.generators import put_back
 from swift_loader.worker.info import WorkerInfo, set_worker_info
-from swift_loader.worker.maker import BatchMaker, Made
+from swift_loader.worker.made import Made
+from swift_loader.worker.maker import BatchMaker
 from swift_loader.worker.reuse import as_kept, carousel_on, kept, repeated
+from swift_loader.worker.unmade import MakeFailed
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -22,7 +22,7 @@ from swift_loader.testing.probe import Look, Probe, Seen, as_they_are
 from swift_loader.testing.subject import Subject
 from swift_loader.travel.payload import Unsendable, pack
 from swift_loader.travel.preload import modules_to_preload
-from swift_loader.worker.fetch import asks_singly
+from swift_loader.worker.patience import asks_singly
 
 #: After so many samples that cost a worker its life nothing new is learnt.
 _MOST_LOSSES = 3

@@ -7,48 +7,24 @@ done with the samples.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
 from time import perf_counter_ns
 from typing import TYPE_CHECKING, Any
 
-from swift_loader.batch.finite import refuse_what_is_not_finite
 from swift_loader.batch.rowcode import Watch
 from swift_loader.errors import DataError, FailureReport
 from swift_loader.settings.loader import LoaderConfig
 from swift_loader.wire.page import INDEX, ROW, Cell
 from swift_loader.worker.crew import Crew
 from swift_loader.worker.info import WorkerInfo
+from swift_loader.worker.patience import Patience, Skipped
 from swift_loader.worker.stopwatch import Stopwatch
+from swift_loader.worker.unmade import MakeFailed, TakenBack
 from swift_loader.worker.whole import as_given, drawn, samples_of, whole_batches_of
 
 if TYPE_CHECKING:
     from swift_loader.batch.gathercode import Gather
     from swift_loader.batch.rowcode import Fill
     from swift_loader.worker.berth import Wanted
-
-
-class TakenBack(Exception):
-    """The consumer does not want this batch any more."""
-
-
-class MakeFailed(Exception):
-    """The batch cannot be made."""
-
-    def __init__(self, report: FailureReport) -> None:
-        super().__init__(report.describe())
-        self.report = report
-
-
-@dataclass(frozen=True, slots=True)
-class _Skipped:
-    """Stands for a sample that is left out. A thread gives it back: by then the batch may be one that nobody wants."""
-
-    report: FailureReport
-
-
-def asks_singly(config: LoaderConfig) -> bool:
-    """Whether samples are to be seeded, retried, looked at or left out one by one."""
-    return config.retries > 0 or config.on_error == "skip" or config.random_per == "sample" or config.check_finite
 
 
 class Fetcher:
@@ -58,27 +34,18 @@ class Fetcher:
         self._dataset = dataset
         self._info = info
         self._cell = cell
-        self._attempts = config.retries + 1
-        # In a worker only the end of the process passes; where there is none, so does the user's Ctrl-C.
-        self._passes = (SystemExit,) if config.worker_count else (SystemExit, KeyboardInterrupt)
-        self._checks = config.check_finite
-        self.sample_count: int | None = None
-        """What ``len()`` said, where that is known."""
-        self._skips = config.on_error == "skip"
-        self._seeds_samples = config.random_per == "sample"
+        self._patience = Patience(dataset, config, info)
         self._crew = Crew(config.worker_threads, self._in_thread) if config.worker_threads > 1 else None
-        self._is_plain = not asks_singly(config)
+        self._seeds_samples = config.random_per == "sample"
         self._measures = config.measures
         self.watch = Stopwatch(measures=config.measures)
         self.following: Sequence[int] = ()
         """Samples that will probably be wanted after those of the batch."""
         self.skipped: list[tuple[int, FailureReport]] = []
-        self.left_out: dict[int, FailureReport] = {}
-        """Samples that are not asked for, since they have killed workers; only with ``on_error="skip"``."""
         self.careful = False
         """One of the batch's samples has killed a worker: each is fetched alone, so that the cell tells which."""
         # As torch's loader does.
-        self._fetch_all = whole_batches_of(dataset) if self._is_plain and self._crew is None else None
+        self._fetch_all = whole_batches_of(dataset) if self.fills else None
 
     def begin(self, epoch: int, step: int, count: int) -> None:
         """Forgets the batch before and seeds the generators for this one, of ``count`` samples."""
@@ -114,21 +81,29 @@ class Fetcher:
         """The samples, as the dataset gives them at once; raises as `samples` does."""
         return self._whole(indices, wanted, samples_of)  # type: ignore[no-any-return] # a sequence, as was looked at
 
+    def expect(self, sample_count: int | None) -> None:
+        """So many samples are there, where that is known."""
+        self._patience.sample_count = sample_count
+
+    def leave_out(self, reports: dict[int, FailureReport]) -> None:
+        """From now on these samples are left out of every batch, for these reasons."""
+        self._patience.left_out.update(reports)
+
     def takes_singly(self, indices: list[int]) -> bool:
         """Whether these may not be asked for as a whole."""
-        return self.careful or not self.left_out.keys().isdisjoint(indices)
+        return self.careful or not self._patience.left_out.keys().isdisjoint(indices)
 
     @property
     def fills(self) -> bool:
         """Whether samples may be had by `fill`."""
-        return self._is_plain and self._crew is None
+        return self._crew is None and not self._patience.is_needed
 
     def fill(
         self, indices: list[int], wanted: Wanted, fill: Fill, gather: Gather | None = None
     ) -> tuple[int, Sequence[Any]]:
         """Has the samples fetched and stored in one loop; gives back how many, and those that it could not store."""
         watch = Watch(
-            wanted.word, wanted.seq, self._cell.words, INDEX, self._failed, self.watch.is_close, self._passes,
+            wanted.word, wanted.seq, self._cell.words, INDEX, self._failed, self.watch.is_close, self._patience.passes,
             gather=gather,
         )  # fmt: skip
         started = perf_counter_ns()
@@ -137,18 +112,28 @@ class Fetcher:
         self.watch.stored(passed_ns, watch.fetch_ns, watch.slowest_ns, watch.slowest_index)
         return count, watch.odd
 
-    def timed(self, action: Callable[[], Any], index: int | None) -> Any:
-        """Runs ``action``, which fetches; its time counts as fetching, its error as the dataset's."""
+    def nothing_of(self, indices: list[int]) -> FailureReport:
+        """Why no sample of the batch is there, where all were left out."""
+        index, first = self.skipped[0]
+        text = f"all {len(indices)} samples of the batch failed, so on_error='skip' leaves nothing of it"
+        return FailureReport.of(DataError(f"{text}; the first: {first.describe()}"), "fetch", index)
+
+    def kept(self, indices: list[int]) -> list[int]:
+        """Those that were not left out."""
+        skipped = {index for index, _ in self.skipped}
+        return [index for index in indices if index not in skipped] if skipped else indices
+
+    def timed(self, action: Callable[[], Any]) -> Any:
+        """Runs ``action``, which fetches many samples at once; its time is fetching, its error the dataset's."""
         begun = perf_counter_ns()
         try:
             return action()
-        except self._passes:
+        except self._patience.passes:
             raise
         except BaseException as error:
-            raise MakeFailed(self._report(error, index)) from error
+            raise self._failed(error, None) from error
         finally:
-            took = perf_counter_ns() - begun
-            self.watch.took(took, took, -1 if index is None else index)
+            self.watch.took(perf_counter_ns() - begun, 0)
 
     def close(self) -> None:
         """Ends the threads."""
@@ -157,7 +142,7 @@ class Fetcher:
 
     def _one_by_one(self, indices: list[int], wanted: Wanted) -> Iterator[Any]:
         dataset, cell, word, seq = self._dataset, self._cell.words, wanted.word, wanted.seq
-        plain, passes = self._is_plain, self._passes
+        patience, passes = self._patience if self._patience.is_needed else None, self._patience.passes
         looks, begun, fetch_ns, slowest_ns, slowest_index = self.watch.is_close, 0, 0, 0, -1
         started = perf_counter_ns()
         for row, index in enumerate(indices):
@@ -167,7 +152,7 @@ class Fetcher:
             cell[ROW], cell[INDEX] = row, index
             if looks:
                 begun = perf_counter_ns()
-            if plain:
+            if patience is None:
                 try:
                     sample = dataset[index]
                 except passes:
@@ -175,13 +160,13 @@ class Fetcher:
                 except BaseException as error:
                     raise self._failed(error, index) from error
             else:
-                sample = self._patiently(index)
+                sample = patience.sample(index)
             if looks:
                 took = perf_counter_ns() - begun
                 fetch_ns += took
                 if took > slowest_ns:
                     slowest_ns, slowest_index = took, index
-            if type(sample) is not _Skipped:
+            if type(sample) is not Skipped:
                 yield sample
             else:
                 self.skipped.append((index, sample.report))
@@ -198,7 +183,7 @@ class Fetcher:
             raise TakenBack
         fetch_all = self._fetch_all
         assert fetch_all is not None
-        given = self.timed(lambda: drawn(fetch_all(indices)), None)
+        given = self.timed(lambda: drawn(fetch_all(indices)))
         try:
             return take(given, len(indices))
         except DataError as error:
@@ -215,7 +200,7 @@ class Fetcher:
             sample, took = next(results)
             if self._measures:
                 self.watch.took(perf_counter_ns() - begun, took, index)
-            if type(sample) is not _Skipped:
+            if type(sample) is not Skipped:
                 yield sample
             else:
                 self.skipped.append((index, sample.report))
@@ -224,43 +209,8 @@ class Fetcher:
     def _in_thread(self, index: int) -> tuple[Any, int]:
         self._info.turn_to_sample(index)
         begun = perf_counter_ns() if self._measures else 0
-        sample = self._patiently(index)
+        sample = self._patience.sample(index)
         return sample, perf_counter_ns() - begun if self._measures else 0
 
-    def _patiently(self, index: int) -> Any:
-        """One sample, seeded, with its retries; why not, where it is left out."""
-        if index in self.left_out:
-            return _Skipped(self.left_out[index])
-        for left in reversed(range(self._attempts)):
-            try:
-                return self._once(index)
-            except self._passes:
-                raise
-            except BaseException as error:
-                if left:
-                    continue
-                report = self._report(error, index)
-                if self._skips:
-                    return _Skipped(report)
-                raise MakeFailed(report) from error
-        raise AssertionError("the last attempt returns or raises")
-
-    def _once(self, index: int) -> Any:
-        self._info.turn_to_sample(index)
-        if self._seeds_samples and self._crew is None:
-            self._info.seed_generators(index)
-        sample = self._dataset[index]
-        if self._checks:
-            refuse_what_is_not_finite(sample, index)
-        return sample
-
-    def _failed(self, error: BaseException | None, index: int) -> Exception:
-        return TakenBack() if error is None else MakeFailed(self._report(error, index))
-
-    def _report(self, error: BaseException, index: int | None) -> FailureReport:
-        report = FailureReport.of(error, "fetch", index)
-        if isinstance(error, IndexError) and index is not None and self.sample_count is not None:
-            should = "should be there" if index < self.sample_count else "was asked for by the plan"
-            told = f"{report.text} (len() was {self.sample_count}, so sample {index} {should})"
-            report = replace(report, text=told)
-        return report
+    def _failed(self, error: BaseException | None, index: int | None) -> Exception:
+        return TakenBack() if error is None else MakeFailed(self._patience.report(error, index))

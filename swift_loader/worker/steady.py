@@ -14,7 +14,7 @@ import numpy as np
 
 from swift_loader.batch.collate import RowWriter
 from swift_loader.errors import DataError, FailureReport
-from swift_loader.worker.fetch import MakeFailed
+from swift_loader.worker.unmade import MakeFailed
 
 if TYPE_CHECKING:
     from swift_loader.batch.gathercode import Gather

@@ -29,14 +29,15 @@ from swift_loader.wire.page import BUILDS, SENDS, WAITS, Control
 from swift_loader.wire.recipe import Recipe, checked_length
 from swift_loader.wire.stacks import write_stacks_to
 from swift_loader.worker import faultpoints, guard
-from swift_loader.worker.fetch import MakeFailed, TakenBack
 from swift_loader.worker.gauges import NEVER, Clocks, Scale
 from swift_loader.worker.info import SetEpoch, WorkerInfo, set_worker_info
 from swift_loader.worker.libraries import libraries_since
-from swift_loader.worker.maker import BatchMaker, Made
+from swift_loader.worker.made import Made
+from swift_loader.worker.maker import BatchMaker
 from swift_loader.worker.outbox import Outbox
 from swift_loader.worker.reuse import carousel_at, kept, repeated
 from swift_loader.worker.slots import SlotBerth, Slots
+from swift_loader.worker.unmade import MakeFailed, TakenBack
 
 #: A worker tells its consumer about this many layouts before it uses their numbers again.
 _SPEC_IDS = 64

@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from swift_loader.worker.fetch import MakeFailed
 from swift_loader.worker.info import WorkerInfo
+from swift_loader.worker.unmade import MakeFailed
 from tests.unit.pool.making import Making
 
 

@@ -12,7 +12,7 @@ from PIL import Image
 
 from swift_loader.errors import DataError, LayoutError
 from swift_loader.wire.page import FETCHES
-from swift_loader.worker.fetch import MakeFailed, TakenBack
+from swift_loader.worker.unmade import MakeFailed, TakenBack
 from tests.unit.batch.samples import collated, examples, same
 from tests.unit.pool.making import Berth, Listed, Making
 
@@ -51,7 +51,7 @@ def test_only_so_many_layouts_are_kept():
     making = Making(Listed([np.zeros(n) for n in range(200)]), 1)
     for step in range(200):
         assert making.batch(step).shape == (1, step)
-    assert len(making.maker._specs) <= 32
+    assert len(making.maker._rows._specs) <= 32
     assert len(making.berth.slot.views) <= 32
 
 

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 
 from swift_loader.batch.collate import RowWriter, spec_of
 from swift_loader.batch.misfit import Rounded
-from swift_loader.worker.fetch import MakeFailed
+from swift_loader.worker.unmade import MakeFailed
 from tests.unit.batch.samples import same, written
 from tests.unit.pool.making import Listed, Making
 from tests.unit.pool.zoo import (

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from swift_loader.wire.page import FETCHES
 from swift_loader.worker.berth import Wanted
-from swift_loader.worker.fetch import MakeFailed, TakenBack
+from swift_loader.worker.unmade import MakeFailed, TakenBack
 from tests.unit.batch.samples import examples
 from tests.unit.pool.making import Listed, fetcher
 

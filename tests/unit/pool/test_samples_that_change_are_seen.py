@@ -5,8 +5,8 @@ import pytest
 import torch
 
 from swift_loader.batch import rowcode
-from swift_loader.worker import maker
-from swift_loader.worker.fetch import MakeFailed
+from swift_loader.worker import rows
+from swift_loader.worker.unmade import MakeFailed
 from tests.unit.batch.test_tensors_go_to_their_rows_at_once import Rotates, SameArray, SameMemory, SameTensor, Spoils
 from tests.unit.pool.making import Making
 
@@ -44,7 +44,7 @@ def _stored_together(monkeypatch):
         tried.append(count == len(indices))
         return count
 
-    monkeypatch.setattr(maker, "fill_together", fill_together)
+    monkeypatch.setattr(rows, "fill_together", fill_together)
     return tried
 
 

@@ -12,7 +12,7 @@ import pytest
 import torch
 
 from swift_loader.errors import LayoutError
-from swift_loader.worker.fetch import MakeFailed
+from swift_loader.worker.unmade import MakeFailed
 from tests.unit.pool.zoo import (
     Other,
     Pair,
