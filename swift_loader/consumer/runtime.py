@@ -27,7 +27,7 @@ from swift_loader.consumer.surprises import surprises
 from swift_loader.consumer.witness import Witness, standing
 from swift_loader.device.landing import Landing
 from swift_loader.device.stage import Stage, StageAhead
-from swift_loader.engines.choose import engine_for
+from swift_loader.engines.choose import sites_for
 from swift_loader.errors import (
     ConfigError,
     DataError,
@@ -350,10 +350,10 @@ def refuse_other_settings(loaded: State, config: LoaderConfig, seed: int) -> Non
 
 
 def _pool_of_workers(recipe: Recipe, onlooker: Onlooker) -> Source:
-    engine = engine_for(recipe)
+    sites = sites_for(recipe)
     # What these import is not there on other systems, where the rest of the package works.
     from swift_loader.pool.budget import budget_of  # noqa: PLC0415
     from swift_loader.pool.pool import Pool  # noqa: PLC0415
 
     config = recipe.config
-    return Pool(recipe, engine, budget_of(config.memory_budget, config.consumer_count), onlooker)
+    return Pool(recipe, sites, budget_of(config.memory_budget, config.consumer_count), onlooker)

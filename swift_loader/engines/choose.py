@@ -1,4 +1,4 @@
-"""Which engine serves which settings. What it takes is loaded only here: other systems than Linux lack it."""
+"""Which engine serves which lines of a loader, as data. What it takes is loaded only here: other systems lack it."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING, Any
 from swift_loader.errors import ConfigError
 
 if TYPE_CHECKING:
-    from swift_loader.pool.process import Engine
+    from swift_loader.pool.process import Site
     from swift_loader.settings.loader import LoaderConfig
     from swift_loader.wire.recipe import Recipe
 
 
-def engine_for(recipe: Recipe) -> Engine:
-    """Where the workers of a loader will live.
+def sites_for(recipe: Recipe) -> list[Site]:
+    """Where the workers of a loader will live: how many lines which engine serves. The first of them starts first.
 
     Raises:
         ConfigError: if this system has no place for them.
@@ -24,8 +24,9 @@ def engine_for(recipe: Recipe) -> Engine:
             f"worker processes need Linux (memory files, pidfds), and this is {sys.platform}: set worker_per_consumer=0"
         )
     from swift_loader.engines.local import LocalEngine  # noqa: PLC0415
+    from swift_loader.pool.process import Site  # noqa: PLC0415
 
-    return LocalEngine(recipe, recipe.config.start_method)
+    return [Site(LocalEngine(recipe, recipe.config.start_method), recipe.config.worker_count)]
 
 
 def begin_early(config: LoaderConfig, dataset_class: Any) -> None:

@@ -26,12 +26,12 @@ class Behind:
 
     def ordered(self, order: Order, book: Book) -> None:
         """A worker was given another order."""
-        if book.is_slow and len(book.outstanding) > 1:
+        if book.is_slow and len(book.outstanding) > book.width:
             heapq.heappush(self._waiting, (order.seq, book.number))
 
     def turned_slow(self, book: Book) -> None:
         """A worker takes long now, which it did not before."""
-        for seq in islice(book.outstanding, 1, None):
+        for seq in islice(book.outstanding, book.width, None):
             heapq.heappush(self._waiting, (seq, book.number))
 
     def take(self, is_valid: Callable[[Order], bool]) -> Order | None:
@@ -44,7 +44,7 @@ class Behind:
             # by now: should that be slow again, it is in here again.
             if order is None or not book.is_slow or not is_valid(order):
                 continue
-            if seq != book.cell.seq and seq != next(iter(book.outstanding)):
+            if seq != book.cell.seq and seq not in islice(book.outstanding, book.width):
                 return order
         return None
 

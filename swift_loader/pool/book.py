@@ -57,8 +57,10 @@ class Book:
     batch_ns = 0.0
     """What its batches take, of late; 0 where none was made."""
 
-    def __init__(self, number: int, cell: Progress, bell: Ringable) -> None:
+    def __init__(self, number: int, cell: Progress, bell: Ringable, width: int = 1) -> None:
         self.number = number
+        self.width = width
+        """So many workers make what is ordered here."""
         self.cell = cell
         self.bell = bell
         self.outstanding: dict[int, Order] = {}
@@ -111,11 +113,14 @@ class Book:
         """How many orders should wait in the channel."""
         if batch_nbytes:
             most = min(most, max(1, _QUEUED_NBYTES // batch_nbytes))
+        most *= self.width
         # None waits before it is known how slow they are: the next one may be done by another worker meanwhile.
-        return max(1, min(most, int(_QUEUED_NS / self.batch_ns))) if self.batch_ns else 0
+        return max(1, min(most, int(self.width * _QUEUED_NS / self.batch_ns))) if self.batch_ns else 0
 
     def in_hand(self) -> Order | None:
-        """The order that the worker is at: as it says itself, or the oldest."""
+        """The order that the worker is at: as it says itself, or the oldest. Of several workers nobody here knows."""
+        if self.width > 1:
+            return None
         for order in self.outstanding.values():
             return self.outstanding.get(self.cell.seq, order)
         return None

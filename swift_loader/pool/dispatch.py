@@ -95,7 +95,7 @@ class Dispatch:
         orders: list[Order] = []
         book.lacks_slot = False
         depth = self.stock.depth(book)
-        most, most_ahead = self.stock.most_on_their_way(depth), self.stock.most_ahead(depth)
+        most, most_ahead = self.stock.most_on_their_way(depth, book.width), self.stock.most_ahead(depth, book.width)
         while len(book.outstanding) < depth and len(orders) < _BURST:
             ticket = self._ticket_for(book, most, most_ahead)
             slot = None if ticket is None else self._slot_for(book)

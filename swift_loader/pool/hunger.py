@@ -76,7 +76,7 @@ class Hunger:
         first = self._first()
         if first is None:
             return []
-        most = stock.most_on_their_way(stock.depth(first))
+        most = stock.most_on_their_way(stock.depth(first), first.width)
         missing = most - stock.ready_count - stock.ordered_count
         if missing < most // 2 and (is_well_stocked or first.outstanding):
             return []
@@ -85,7 +85,7 @@ class Hunger:
             heapq.heappop(self._queue)
             book.queued_as = -1  # one that has run ahead too far comes back when something of its own is merged
             depth, count = stock.depth(book), len(book.outstanding)
-            if count + book.unmerged < stock.most_ahead(depth):
+            if count + book.unmerged < stock.most_ahead(depth, book.width):
                 self.ends(book)
                 fed.append(book)
                 missing -= depth - count

@@ -25,13 +25,13 @@ from swift_loader.pool.tickets import Delivery, Failed
 from swift_loader.pool.view import Onlooker, View
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     from swift_loader.errors import SwiftLoaderError
     from swift_loader.plan.plan import Plan
     from swift_loader.plan.position import Position
     from swift_loader.pool.line import Line
-    from swift_loader.pool.process import Engine
+    from swift_loader.pool.process import Site
     from swift_loader.wire.recipe import Recipe
 
 #: Waits are cut into pieces of this length, between which the pool looks whether anything can still come.
@@ -43,20 +43,21 @@ _CLOSED_MEANWHILE = "the loader was closed while a batch was waited for"
 class Pool:
     """The workers of one consumer. See `swift_loader.consumer.source.Source` for who calls what when."""
 
-    def __init__(self, recipe: Recipe, engine: Engine, memory_budget: int, onlooker: Onlooker) -> None:
+    def __init__(self, recipe: Recipe, sites: Sequence[Site], memory_budget: int, onlooker: Onlooker) -> None:
         config = recipe.config
+        line_count = sum(site.lines for site in sites)
         most_slots = slots_allowed(config.worker_count)
         self._recipe = recipe
         self._config = config
         self._notes = Notes()
         self._lights = lights = Lights(self._put_out)
         ground = ground_of(recipe, self._notes.put)
-        self._launcher = Launcher(config, engine, config.max_batch_nbytes or memory_budget // 4, ground)
-        calls = [Calls() for _ in range(config.worker_count if config.multithread else 1)]
+        self._launcher = Launcher(config, sites, config.max_batch_nbytes or memory_budget // 4, ground)
+        calls = [Calls() for _ in range(line_count if config.multithread else 1)]
         name = f"swift-{{}}-c{recipe.consumer}w{{}}"
         self._lines = [
             self._launcher.line(i, name.format("worker", i), LineBell(calls[i % len(calls)], i))
-            for i in range(config.worker_count)
+            for i in range(line_count)
         ]
         books = [line.book for line in self._lines]
         self._exchange = Exchange(recipe, memory_budget, most_slots, books, self._launcher.slot_words)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Protocol, TypeAlias
+from typing import TYPE_CHECKING, NamedTuple, Protocol, TypeAlias
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -77,3 +77,12 @@ class Engine(Protocol):
     def close(self) -> None:
         """Ends what the engine itself runs."""
         ...
+
+
+class Site(NamedTuple):
+    """Some of a pool's lines, and where the workers behind them live."""
+
+    engine: Engine
+    lines: int
+    width: int = 1
+    """So many workers stand behind each line: more than one where what the line leads to has workers of its own."""

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
     from swift_loader.pool.calls import LineBell
     from swift_loader.pool.lights import Lights
-    from swift_loader.pool.process import Engine, Started
+    from swift_loader.pool.process import Site, Started
     from swift_loader.pool.supervisor import Supervisor
     from swift_loader.reuse.carousel import Ground
     from swift_loader.settings.loader import LoaderConfig
@@ -41,18 +41,20 @@ class Launcher:
     """Starts workers, and keeps what they share with their consumer."""
 
     def __init__(
-        self, config: LoaderConfig, engine: Engine, max_batch_nbytes: int, ground: Ground | None = None
+        self, config: LoaderConfig, sites: Sequence[Site], max_batch_nbytes: int, ground: Ground | None = None
     ) -> None:
-        self._engine = engine
+        self._engines = [site.engine for site in sites]
+        self._sites = [site for site in sites for _ in range(site.lines)]
+        """Of each line."""
         self._timeout_s = config.timeout_s
         with file_sizes_told():
-            self._control = Control.create(config.worker_count)
+            self._control = Control.create(len(self._sites))
         self._all_stacks: list[Stacks] = []
         self._ground = ground
         """Where samples in rotation are kept."""
         self._setup = Setup(
             worker=0,
-            worker_count=config.worker_count,
+            worker_count=len(self._sites),
             max_batch_nbytes=max_batch_nbytes,
             heritage=Heritage.of_trainer(),
             has_payload=False,
@@ -71,7 +73,7 @@ class Launcher:
     def line(self, number: int, name: str, bell: LineBell) -> Line:
         """A line to a worker that is still to be started."""
         cell = self._control.cell(number)
-        line = Line(name, cell, self._timeout_s, Book(number, cell, bell))
+        line = Line(name, cell, self._timeout_s, Book(number, cell, bell, self._sites[number].width))
         line.inquiry.stacks = Stacks()
         self._all_stacks.append(line.inquiry.stacks)
         return line
@@ -83,7 +85,8 @@ class Launcher:
             SwiftLoaderError: if the dataset cannot be sent to them, or is shared and cannot be built.
         """
         with file_sizes_told():
-            self._engine.open()
+            for engine in self._engines:
+                engine.open()
 
     def launch(self, line: Line) -> Started:
         """Starts a worker for ``line``, which is to be connected to it.
@@ -92,21 +95,25 @@ class Launcher:
             WorkerStartFailed: if the system refuses one.
         """
         assert line.inquiry.stacks is not None
-        setup = replace(self._setup, worker=line.number, has_payload=self._engine.sends_payload)
+        engine = self._sites[line.number].engine
+        setup = replace(self._setup, worker=line.number, has_payload=engine.sends_payload)
         ground = () if self._ground is None else (self._ground.index_fd, self._ground.data_fd)
-        return self._engine.launch(line.name, setup, (self._control.fd, line.inquiry.stacks.fd, *ground))
+        return engine.launch(line.name, setup, (self._control.fd, line.inquiry.stacks.fd, *ground))
 
     def will_need(self, libraries: Sequence[str]) -> None:
         """See `Engine`."""
-        self._engine.will_need(libraries)
+        for engine in self._engines:
+            engine.will_need(libraries)
 
     def abandon(self) -> None:
         """Whoever waits for a start waits no longer; takes no lock."""
-        self._engine.abandon()
+        for engine in self._engines:
+            engine.abandon()
 
     def close(self) -> None:
         """Lets go of all that; the workers are gone."""
-        self._engine.close()
+        for engine in self._engines:
+            engine.close()
         self._control.close()
         for stacks in self._all_stacks:
             stacks.close()

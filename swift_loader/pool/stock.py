@@ -60,10 +60,10 @@ class Stock:
     def depth(self, book: Book) -> int:
         """How many orders a worker should have: the one that it is at, and those in its channel."""
         if self._is_unhurried and self.is_short:  # to come back for an order costs them nothing
-            return 1
-        return 1 + book.queue_depth(self._config.message_queue_size, self.largest_slot)
+            return book.width
+        return book.width + book.queue_depth(self._config.message_queue_size, self.largest_slot)
 
-    def most_on_their_way(self, depth: int) -> int:
+    def most_on_their_way(self, depth: int, width: int) -> int:
         """Of all batches, so many may be ready or ordered.
 
         Channels are kept filled: ten batches of 50 us are gone before an idle worker has woken up.
@@ -71,12 +71,12 @@ class Stock:
         workers = self._config.worker_count
         if self.is_short:
             return self.ready_most + workers
-        return max(self.ready_most + workers * max(1, depth - 1), workers * depth)
+        return max(self.ready_most + workers * max(width, depth - width) // width, workers * depth // width)
 
-    def most_ahead(self, depth: int) -> int:
-        """How many batches of one worker may be ordered or wait to be merged."""
-        most = depth + self._config.max_buffer_size
-        return min(most, max(2, _AHEAD_NBYTES // self.largest_slot)) if self.largest_slot else most
+    def most_ahead(self, depth: int, width: int) -> int:
+        """How many batches of one worker, or of those behind one line, may be ordered or wait to be merged."""
+        most = depth + width * self._config.max_buffer_size
+        return min(most, width * max(2, _AHEAD_NBYTES // self.largest_slot)) if self.largest_slot else most
 
     def is_enough(self, book: Book, most: int) -> bool:
         """Whether a worker is to make nothing new, since there are ``most`` already."""

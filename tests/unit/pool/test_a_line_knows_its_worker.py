@@ -5,7 +5,9 @@ import pytest
 from swift_loader.pool.book import Book
 from swift_loader.pool.line import Line
 from swift_loader.pool.policy import Event, Instruction
+from swift_loader.pool.stock import Stock
 from swift_loader.pool.view import View
+from swift_loader.settings.loader import LoaderConfig
 from swift_loader.wire import messages
 from swift_loader.wire.channel import SocketChannel
 from swift_loader.wire.messages import Order
@@ -56,6 +58,17 @@ def _order(line, seq):
 def test_orders_of_about_a_fiftieth_of_a_second_wait(line, ns, depth):
     line.book.took(ns)
     assert line.book.queue_depth(10, batch_nbytes=1000) == depth
+
+
+@pytest.mark.parametrize(("ns", "depth"), [(0, 4), (100, 44), (4_000_000, 24), (19_000_000, 8), (10**12, 5)])
+def test_a_line_that_stands_for_four_workers_has_orders_for_all_of_them(ns, depth):
+    book = Book(0, Cell(memoryview(bytearray(64)).cast("q")), Silent(), width=4)
+    stock = Stock(LoaderConfig.parse(1, 1, 4, True, {}))
+    if ns:
+        book.took(ns)
+    assert stock.depth(book) == depth
+    book.outstanding[5] = Order(5, 0, 5, 0, 0, False)
+    assert book.in_hand() is None  # none of its batches is to blame when it ends
 
 
 @pytest.mark.parametrize(("nbytes", "depth"), [(0, 10), (1 << 20, 10), (20 << 20, 3), (40 << 20, 1), (1 << 32, 1)])
