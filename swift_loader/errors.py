@@ -61,9 +61,13 @@ class SwiftLoaderError(Exception):
     stage: str | None = None
     """What was being done: "build the dataset", "fetch", "collate", "encode"."""
 
+    def sentence(self) -> str:
+        """What happened."""
+        return super().__str__()
+
     def __str__(self) -> str:
         hint = "" if self.replay is None else f"\nThe same batch again, in one process: {self.replay}"
-        return super().__str__() + hint
+        return self.sentence() + hint
 
 
 class ConfigError(SwiftLoaderError, ValueError):
@@ -129,12 +133,13 @@ class ShardError(SwiftLoaderError):
         self.key = self.key or key
         return self
 
-    def __str__(self) -> str:
+    def sentence(self) -> str:
+        """What happened, and where in which file."""
         place = "/".join(part.rstrip("/") for part in (self.set, self.shard) if part)
         told = [] if self.offset is None else [f"at byte {self.offset}"]
         told += [] if self.key is None else [f"sample {self.key!r}"]
         told += [] if self.expected is None else [f"expected {self.expected}, found {self.found}"]
-        return (f"{place}: " if place else "") + super().__str__() + (f" ({'; '.join(told)})" if told else "")
+        return (f"{place}: " if place else "") + super().sentence() + (f" ({'; '.join(told)})" if told else "")
 
 
 class WorkerError(SwiftLoaderError):

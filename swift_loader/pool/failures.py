@@ -36,7 +36,8 @@ def error_of(failed: Failed, consumer: int) -> SwiftLoaderError:
     report, where = failed.report, place_of(failed, consumer)
     cause = report.exception()
     if isinstance(cause, SwiftLoaderError) and type(cause).__module__ == SwiftLoaderError.__module__:
-        error = type(cause)(f"{cause} ({where})")
+        # Its own words alone: the facts that it shows beside them come with what it has.
+        error = type(cause)(f"{cause.args[0] if cause.args else cause} ({where})")
         vars(error).update(vars(cause))
     else:
         sample = "" if report.index is None else f" of sample {report.index}"
