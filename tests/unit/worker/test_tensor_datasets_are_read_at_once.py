@@ -6,7 +6,7 @@ from torch.utils.data import TensorDataset, default_collate
 
 from swift_loader.worker.tensor_rows import TensorRows
 from tests.unit.batch.samples import same
-from tests.unit.pool.making import Making
+from tests.unit.worker.making import Making
 
 COUNT, BATCH = 100, 8
 

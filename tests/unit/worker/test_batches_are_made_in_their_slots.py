@@ -14,7 +14,7 @@ from swift_loader.errors import DataError, LayoutError
 from swift_loader.wire.page import FETCHES
 from swift_loader.worker.unmade import MakeFailed, TakenBack
 from tests.unit.batch.samples import collated, examples, same
-from tests.unit.pool.making import Berth, Listed, Making
+from tests.unit.worker.making import Berth, Listed, Making
 
 LARGE = 20_000
 

@@ -13,7 +13,7 @@ import torch
 
 from swift_loader.errors import LayoutError
 from swift_loader.worker.unmade import MakeFailed
-from tests.unit.pool.zoo import (
+from tests.unit.worker.zoo import (
     Other,
     Pair,
     ours,

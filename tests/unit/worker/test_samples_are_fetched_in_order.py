@@ -13,7 +13,7 @@ from swift_loader.wire.page import FETCHES
 from swift_loader.worker.berth import Wanted
 from swift_loader.worker.unmade import MakeFailed, TakenBack
 from tests.unit.batch.samples import examples
-from tests.unit.pool.making import Listed, fetcher
+from tests.unit.worker.making import Listed, fetcher
 
 
 @pytest.fixture

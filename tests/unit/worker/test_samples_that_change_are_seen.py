@@ -8,7 +8,7 @@ from swift_loader.batch import rowcode
 from swift_loader.worker import rows
 from swift_loader.worker.unmade import MakeFailed
 from tests.unit.batch.test_tensors_go_to_their_rows_at_once import Rotates, SameArray, SameMemory, SameTensor, Spoils
-from tests.unit.pool.making import Making
+from tests.unit.worker.making import Making
 
 COUNT, BATCH = 4_000, 8
 BATCHES = 40

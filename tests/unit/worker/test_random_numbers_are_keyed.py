@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from swift_loader.worker.info import WorkerInfo, set_worker_info, worker_info
-from tests.unit.pool.making import Making
+from tests.unit.worker.making import Making
 
 
 class Drawing:

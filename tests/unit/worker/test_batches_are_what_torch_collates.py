@@ -19,8 +19,8 @@ from swift_loader.batch.collate import RowWriter, spec_of
 from swift_loader.batch.misfit import Rounded
 from swift_loader.worker.unmade import MakeFailed
 from tests.unit.batch.samples import same, written
-from tests.unit.pool.making import Listed, Making
-from tests.unit.pool.zoo import (
+from tests.unit.worker.making import Listed, Making
+from tests.unit.worker.zoo import (
     CONTAINERS,
     LEAVES,
     MAPPINGS,

@@ -14,7 +14,7 @@ import torch
 from torch.utils.data import default_collate
 
 from tests.unit.batch.samples import same
-from tests.unit.pool.making import Listed, Making
+from tests.unit.worker.making import Listed, Making
 
 
 class Pair(NamedTuple):

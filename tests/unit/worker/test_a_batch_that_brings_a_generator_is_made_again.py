@@ -13,7 +13,7 @@ import pytest
 
 from swift_loader.worker.info import WorkerInfo
 from swift_loader.worker.unmade import MakeFailed
-from tests.unit.pool.making import Making
+from tests.unit.worker.making import Making
 
 
 class Library(ModuleType):

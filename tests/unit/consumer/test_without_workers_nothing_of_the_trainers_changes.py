@@ -16,7 +16,7 @@ from swift_loader.settings.loader import LoaderConfig
 from swift_loader.wire.recipe import Recipe
 from swift_loader.worker.info import worker_info
 from tests.unit.batch.samples import same
-from tests.unit.pool.making import Listed, Making
+from tests.unit.worker.making import Listed, Making
 
 
 def _pool(dataset, batch_size=4, **settings):
