@@ -79,7 +79,7 @@ class InlinePool:
                 _WORKER,
             ) from error
         self.sample_count = checked_length(self._dataset)
-        self._plan = recipe.plan(self.sample_count)
+        self._plan = recipe.plan(self.sample_count, recipe.runs_of(self._dataset, self.sample_count))
         config = recipe.config
         self._info.generators.find(
             dataset=self._dataset, collate_fn=config.collate_fn, batch_encoder=config.batch_encoder

@@ -41,6 +41,7 @@ from swift_loader.host.systems import in_forked_children
 from swift_loader.host.warn import warn_user
 from swift_loader.plan.plan import EpochPlan, Plan
 from swift_loader.plan.position import Position, Setting, State
+from swift_loader.plan.runs import Runs
 from swift_loader.pool.failures import place_of
 from swift_loader.pool.reuse import with_memory
 from swift_loader.pool.tickets import Delivery, Failed
@@ -335,12 +336,14 @@ def settings_of(plan: Plan, config: LoaderConfig) -> dict[str, Setting]:
 
 
 def refuse_other_settings(loaded: State, config: LoaderConfig, seed: int) -> None:
-    """Compares all but the length of the dataset, which is known when it was built: in `start`."""
+    """Compares all but the dataset's length and runs, which are known when it was built: in `start`."""
     if not loaded.settings:
         return
-    count = loaded.settings.get("len(dataset)", 1)
-    plan = Recipe(None, {}, None, config, seed if loaded.seed is None else loaded.seed, 0).plan(int(count))
-    loaded.refuse_other(settings_of(plan, config))
+    count = int(loaded.settings.get("len(dataset)", 1))
+    runs = Runs([count]) if "runs" in loaded.settings else None
+    plan = Recipe(None, {}, None, config, seed if loaded.seed is None else loaded.seed, 0).plan(count, runs)
+    here = settings_of(plan, config)
+    loaded.refuse_other({name: loaded.settings[name] if name == "runs" else here[name] for name in here})
     if loaded.settings.get("nb_consumer") != config.consumer_count and config.random_per == "batch":
         warn_user(
             f"the state is of {loaded.settings.get('nb_consumer')} consumers and goes on with "

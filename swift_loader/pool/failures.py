@@ -21,6 +21,7 @@ from swift_loader.pool.tickets import Delivery, Failed
 
 if TYPE_CHECKING:
     from swift_loader.host.cgroup import OomKills
+    from swift_loader.plan.runs import Runs
     from swift_loader.pool.line import Line
 
 
@@ -100,6 +101,14 @@ def other_length(name: str, found: int, first: int) -> ConfigError:
     return ConfigError(
         f"the dataset's len() is {found} in {name} and {first} in the first worker: it must be the same wherever the "
         "dataset is built"
+    )
+
+
+def other_runs(name: str, found: Runs | None, first: Runs | None) -> ConfigError:
+    """The same, with other lengths."""
+    return ConfigError(
+        f"the dataset's runs() are {found} in {name} and {first} in the first worker: the same lengths, in the same "
+        "order, must come wherever the dataset is built"
     )
 
 

@@ -19,6 +19,7 @@ from swift_loader.wire import messages
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+    from swift_loader.plan.runs import Runs
     from swift_loader.pool.exchange import Exchange
     from swift_loader.pool.failures import Death
     from swift_loader.pool.lights import Lights
@@ -59,6 +60,7 @@ class Supervisor:
         self._greeting = threading.Lock()
         self.sample_count = 0
         """As the first worker has counted them."""
+        self._runs: Runs | None = None
         self.recycled = 0
         """Workers that had grown too large."""
         self.is_open = False
@@ -192,10 +194,13 @@ class Supervisor:
     def _hello(self, line: Line, hello: Hello) -> None:
         with self._greeting:  # without ``validate`` several workers may be the first at the same time
             if self._exchange.plan is None:
-                self.sample_count = hello.sample_count
-                self._exchange.set_up(self._recipe.plan(hello.sample_count))
+                self.sample_count, self._runs = hello.sample_count, hello.runs
+                self._exchange.set_up(self._recipe.plan(hello.sample_count, hello.runs))
         if hello.sample_count != self.sample_count:
             self.broke(failures.other_length(line.name, hello.sample_count, self.sample_count))
+            return
+        if hello.runs != self._runs:
+            self.broke(failures.other_runs(line.name, hello.runs, self._runs))
             return
         self._launcher.will_need(hello.libraries)
         line.greet()

@@ -43,6 +43,12 @@ class Cached:
     def __getitem__(self, index: int) -> Any:
         return self.then(self.dataset[index])
 
+    @property
+    def runs(self) -> Callable[[], Any]:
+        """The dataset's, if it has one: which of its samples are cheap to read together."""
+        method: Callable[[], Any] = self.dataset.runs
+        return method
+
     def set_epoch(self, epoch: int) -> None:
         """Passed on to those of the two that want to know."""
         for part in (self.dataset, self.then):

@@ -55,7 +55,9 @@ class Settings(TypedDict, total=False):
     as many.
     """
     nearby_mix: int
-    """Windows whose samples are mixed together."""
+    """Windows whose samples are mixed together. Of a dataset with `runs()` it is how many of those are mixed, 64 where
+    it is not given.
+    """
     benchmark: bool
     """Measure, for `loader.report()` and `loader.statistics()`."""
     benchmark_file: str | None

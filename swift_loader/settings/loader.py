@@ -59,6 +59,8 @@ class LoaderConfig:
     seed: int | None
     ahead_nbytes: int | None
     """So much memory batches may take ahead of their use, where ``data_queue_size`` was not given."""
+    runs_mix: int | None
+    """So many runs are mixed, if the dataset has any; None where the order does not ask for them."""
 
     data_queue_size: int = field(metadata=_said(_count, 10))
     message_queue_size: int = field(metadata=_said(_count, 10))
@@ -134,6 +136,7 @@ class LoaderConfig:
             shuffle=shuffled,
             seed=_seed(settings),
             ahead_nbytes=_AHEAD_NBYTES if settings.get("data_queue_size") is None else None,
+            runs_mix=_runs_mix(settings, rows * consumers if said["elastic"] else 0) if shuffled else None,
             **said | {name: value for name, value in following.items() if said[name] is None},
         )
         config._refuse_contradictions()
@@ -153,6 +156,14 @@ class LoaderConfig:
             raise ConfigError("elastic=True is a way of the built-in plan; with plan=, that plan decides")
         if self.rotation_setting is not None and self.plan is not None:
             raise ConfigError("rotation_setting is a way of the built-in plan; with plan=, that plan decides")
+
+
+def _runs_mix(settings: Mapping[str, Any], global_batch: int) -> int | None:
+    """Of all consumers together where batches are cut from global ones: it must not depend on how many there are."""
+    if settings.get("nearby_shuffle") is not None or settings.get("plan") is not None:
+        return None
+    given = settings.get("nearby_mix")
+    return max(64, global_batch // 4) if given is None else _count("nearby_mix", given)
 
 
 def _read(one: Field[Any], settings: Mapping[str, Any]) -> Any:

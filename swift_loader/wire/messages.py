@@ -21,6 +21,7 @@ from swift_loader.errors import FailureReport
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
+    from swift_loader.plan.runs import Runs
     from swift_loader.travel.heritage import Heritage
 
 SETUP, ORDERS, RETIRE, HELLO, PARCEL, PARCELS, VOID, FAILURE, CAUTION, LEAVING, NOTE = range(1, 12)
@@ -116,6 +117,8 @@ class Hello:
     sample_count: int
     libraries: Sequence[str] = ()
     """What it has loaded for that."""
+    runs: Runs | None = None
+    """Which samples are read together, if it says so."""
 
 
 @dataclass(frozen=True, slots=True)

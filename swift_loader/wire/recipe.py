@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 from swift_loader.errors import ConfigError
 from swift_loader.plan.plan import EpochPlan, Plan
+from swift_loader.plan.runs import Runs
 from swift_loader.settings.loader import LoaderConfig
 
 if TYPE_CHECKING:
@@ -55,12 +56,13 @@ class Recipe:
         named = self.dataset_class if self.dataset is None else type(self.dataset)
         return getattr(named, "__name__", "the dataset")
 
-    def plan(self, sample_count: int) -> Plan:
-        """Which samples make which batch, once it is known how many there are."""
+    def plan(self, sample_count: int, runs: Runs | None = None) -> Plan:
+        """Which samples make which batch, once it is known how many there are, and which are read together."""
         config = self.config
         if config.plan is not None:
             return config.plan
         rotation = config.rotation_setting
+        in_runs = None if config.runs_mix is None else runs
         return EpochPlan(
             sample_count=sample_count,
             batch_size=config.batch_size,
@@ -68,13 +70,31 @@ class Recipe:
             shuffle=config.shuffle,
             seed=self.seed,
             window=config.window,
-            mix=config.mix,
+            mix=config.mix if in_runs is None or config.runs_mix is None else config.runs_mix,
             even=config.even,
             drop_last=config.drop_last,
             elastic=config.elastic,
             rotation=1 if rotation is None else rotation.rotation,
             block=1 if rotation is None else rotation.block(config.consumer_count, elastic=config.elastic),
+            runs=in_runs,
         )
+
+    def runs_of(self, dataset: Any, sample_count: int) -> Runs | None:
+        """Which of the dataset's neighbours are cheap to read together, where the order asks for them and it says so.
+
+        Raises:
+            ConfigError: if they are not all of its samples.
+        """
+        said = getattr(dataset, "runs", None)
+        if self.config.runs_mix is None or not callable(said):
+            return None
+        runs = Runs(said())
+        if runs.sample_count != sample_count:
+            raise ConfigError(
+                f"the runs() of {type(dataset).__name__} are {runs.sample_count} samples together and its len() is "
+                f"{sample_count}: they must be the lengths of all runs, in the order of the dataset"
+            )
+        return runs
 
 
 def checked_length(dataset: Any) -> int:

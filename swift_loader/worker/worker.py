@@ -91,7 +91,8 @@ def _arrive(channel: SocketChannel, recipe: Recipe | None, scale: Scale) -> Work
         is_as_others = _initialised(config.worker_init, info)
         dataset = recipe.build()
         count = checked_length(dataset)
-        plan = recipe.plan(count)
+        runs = recipe.runs_of(dataset, count)
+        plan = recipe.plan(count, runs)
 
         def tell(text: str) -> None:
             _note(channel, text)
@@ -108,7 +109,7 @@ def _arrive(channel: SocketChannel, recipe: Recipe | None, scale: Scale) -> Work
         return None
     libraries = libraries_since(known) if is_as_others else []
     scale.limit(config.max_worker_nbytes)
-    channel.send(messages.write_pickled(messages.HELLO, Hello(os.getpid(), count, libraries)))
+    channel.send(messages.write_pickled(messages.HELLO, Hello(os.getpid(), count, libraries, runs)))
     return Worker(channel, control, setup, maker, info.turner(dataset))
 
 

@@ -88,7 +88,7 @@ def test_settings_and_the_parsed_record_agree_on_the_names():
     assert {HOUSE_NAMES.get(name, name) for name in (*DESIGNED, *REQUIRED, "shuffle")} - {
         "dataset_class",
         "dataset_kwargs",
-    } == fields - {"ahead_nbytes"}  # whether data_queue_size was given
+    } == fields - {"ahead_nbytes", "runs_mix"}  # whether data_queue_size, and nearby_shuffle, were given
 
 
 @pytest.mark.parametrize("shuffle", [True, False])
