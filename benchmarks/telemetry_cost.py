@@ -31,9 +31,11 @@ import numpy as np
 
 from swift_loader.consumer.witness import Witness
 from swift_loader.device.stage import Laps
+from swift_loader.plan.ahead import Ahead
 from swift_loader.pool.tickets import Full, Ticket
 from swift_loader.settings.loader import LoaderConfig
 from swift_loader.telemetry import Moments
+from swift_loader.wire.facts import Facts
 from swift_loader.wire.messages import Cost, Parcel
 from swift_loader.wire.page import Cell
 from swift_loader.wire.recipe import Recipe
@@ -97,7 +99,8 @@ def making(dataset: Quick, batch_size: int, *, measures: bool) -> Callable[[], N
     config = LoaderConfig.parse(batch_size, 1, 1, False, {"benchmark": measures})
     recipe = Recipe(None, {}, dataset, config, 1, 0)
     info = WorkerInfo(0, 0, 1, per_sample=False)
-    maker = BatchMaker(recipe, dataset, recipe.plan(SAMPLES), info, Cell(memoryview(bytearray(64)).cast("q")))
+    ahead = Ahead(recipe.plan(Facts(SAMPLES)), 0, batch_size)
+    maker = BatchMaker(recipe, dataset, ahead, info, Cell(memoryview(bytearray(64)).cast("q")))
     clocks = Clocks() if measures else None
     berth, steps = Berth(), SAMPLES // batch_size
     state = {"step": 0}

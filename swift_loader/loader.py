@@ -187,7 +187,7 @@ class SwiftLoader(TorchLike):
             return runtime.plan.step_count(runtime.epoch, runtime.consumer)
         config = self._config
         recipe = Recipe(None, {}, None, config, self._lot.seed, 0)
-        plan = recipe.plan(self._samples.count() if config.plan is None else 1)
+        plan = recipe.plan(self._samples.facts_for(config.plan))
         return own_count([plan.step_count(0, consumer) for consumer in range(config.consumer_count)])
 
     def __bool__(self) -> bool:

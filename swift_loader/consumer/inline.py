@@ -10,6 +10,7 @@ from time import perf_counter_ns, process_time_ns
 from typing import TYPE_CHECKING, Any
 
 from swift_loader.errors import FailureReport, LoaderClosed
+from swift_loader.plan.ahead import Ahead
 from swift_loader.plan.position import Position
 from swift_loader.pool.failures import error_of, start_error
 from swift_loader.pool.notes import Notes
@@ -17,7 +18,7 @@ from swift_loader.pool.reuse import ground_of, kept_statistics
 from swift_loader.pool.tickets import Delivery, Failed, Full, Ticket
 from swift_loader.wire.messages import Attachment, Parcel
 from swift_loader.wire.page import Cell
-from swift_loader.wire.recipe import Recipe, checked_length
+from swift_loader.wire.recipe import Recipe
 from swift_loader.worker.berth import HeapBerth
 from swift_loader.worker.generators import put_back
 from swift_loader.worker.info import WorkerInfo, set_worker_info
@@ -78,8 +79,10 @@ class InlinePool:
                 recipe.consumer,
                 _WORKER,
             ) from error
-        self.sample_count = checked_length(self._dataset)
-        self._plan = recipe.plan(self.sample_count, recipe.runs_of(self._dataset, self.sample_count))
+        facts = recipe.facts_of(self._dataset)
+        self.sample_count = facts.sample_count
+        self._plan = recipe.plan(facts)
+        ahead = Ahead(self._plan, recipe.consumer, recipe.config.batch_size)
         config = recipe.config
         self._info.generators.find(
             dataset=self._dataset, collate_fn=config.collate_fn, batch_encoder=config.batch_encoder
@@ -87,8 +90,8 @@ class InlinePool:
         self._dataset = kept(recipe, self._dataset, self.sample_count, self._info, self._cell, self._notes.put_once)
         self._ground = ground_of(recipe, self._notes.put)
         carousel = None if self._ground is None else carousel_on(self._ground, recipe, self._notes.put_once)
-        dataset = repeated(recipe, self._dataset, self._plan, carousel, self._info, self._cell)
-        self._maker = BatchMaker(recipe, dataset, self._plan, self._info, self._cell)
+        dataset = repeated(recipe, self._dataset, ahead, carousel, self._info, self._cell)
+        self._maker = BatchMaker(recipe, dataset, ahead, self._info, self._cell)
         return self._plan
 
     def take(self, _before_waiting: Callable[[], None] | None = None) -> Delivery:

@@ -47,6 +47,7 @@ from swift_loader.pool.reuse import with_memory
 from swift_loader.pool.tickets import Delivery, Failed
 from swift_loader.telemetry import Measured, Moments, rank_table, report
 from swift_loader.telemetry.ranges import profiled
+from swift_loader.wire.facts import Facts, wants_runs
 from swift_loader.wire.recipe import Recipe
 
 if TYPE_CHECKING:
@@ -341,9 +342,10 @@ def refuse_other_settings(loaded: State, config: LoaderConfig, seed: int) -> Non
         return
     count = int(loaded.settings.get("len(dataset)", 1))
     runs = Runs([count]) if "runs" in loaded.settings else None
-    plan = Recipe(None, {}, None, config, seed if loaded.seed is None else loaded.seed, 0).plan(count, runs)
+    plan = Recipe(None, {}, None, config, seed if loaded.seed is None else loaded.seed, 0).plan(Facts(count, runs))
     here = settings_of(plan, config)
-    loaded.refuse_other({name: loaded.settings[name] if name == "runs" else here[name] for name in here})
+    if not wants_runs(config.plan):
+        loaded.refuse_other({name: loaded.settings[name] if name == "runs" else here[name] for name in here})
     if loaded.settings.get("nb_consumer") != config.consumer_count and config.random_per == "batch":
         warn_user(
             f"the state is of {loaded.settings.get('nb_consumer')} consumers and goes on with "

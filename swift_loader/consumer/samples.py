@@ -7,12 +7,15 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from weakref import ReferenceType, ref
 
 from swift_loader.errors import ConfigError
 from swift_loader.settings.loader import check_dataset_class
-from swift_loader.wire.recipe import checked_length
+from swift_loader.wire.facts import Facts, checked_length, facts_of, wants_runs
+
+if TYPE_CHECKING:
+    from swift_loader.plan.plan import Plan
 
 
 class Samples:
@@ -79,6 +82,12 @@ class Samples:
         if self.given is None:  # what was given may still grow
             self.sample_count = count
         return count
+
+    def facts_for(self, plan: Plan | None) -> Facts:
+        """What a plan, or the built-in one, depends on; the dataset is built for it if it must be."""
+        if plan is None:
+            return Facts(self.count())
+        return facts_of(self._build()) if wants_runs(plan) else Facts(1)  # its own settings decide
 
     def counted(self, sample_count: int) -> None:
         """Workers have built theirs. What was built here only to be counted may go."""

@@ -21,8 +21,8 @@ from swift_loader.pool.tickets import Delivery, Failed
 
 if TYPE_CHECKING:
     from swift_loader.host.cgroup import OomKills
-    from swift_loader.plan.runs import Runs
     from swift_loader.pool.line import Line
+    from swift_loader.wire.facts import Facts
 
 
 _OF_GETATTR = (
@@ -96,19 +96,16 @@ def _signal_name(number: int) -> str:
         return f"signal {number}"
 
 
-def other_length(name: str, found: int, first: int) -> ConfigError:
+def other_facts(name: str, found: Facts, first: Facts) -> ConfigError:
     """Workers have built datasets that are not the same."""
+    if found.sample_count != first.sample_count:
+        return ConfigError(
+            f"the dataset's len() is {found.sample_count} in {name} and {first.sample_count} in the first worker: it "
+            "must be the same wherever the dataset is built"
+        )
     return ConfigError(
-        f"the dataset's len() is {found} in {name} and {first} in the first worker: it must be the same wherever the "
-        "dataset is built"
-    )
-
-
-def other_runs(name: str, found: Runs | None, first: Runs | None) -> ConfigError:
-    """The same, with other lengths."""
-    return ConfigError(
-        f"the dataset's runs() are {found} in {name} and {first} in the first worker: the same lengths, in the same "
-        "order, must come wherever the dataset is built"
+        f"the dataset's runs() are {found.runs} in {name} and {first.runs} in the first worker: the same lengths, in "
+        "the same order, must come wherever the dataset is built"
     )
 
 

@@ -140,7 +140,7 @@ class Pool:
     @property
     def sample_count(self) -> int:
         """As the workers have counted them, once one has."""
-        return self._supervisor.sample_count
+        return self._supervisor.facts.sample_count
 
     # The consumer's side ----------------------------------------------------------------------------------------
 

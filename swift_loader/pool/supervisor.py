@@ -15,11 +15,11 @@ from swift_loader.host.cgroup import OomKills
 from swift_loader.pool import failures
 from swift_loader.pool.policy import Event, Instruction, State
 from swift_loader.wire import messages
+from swift_loader.wire.facts import Facts
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from swift_loader.plan.runs import Runs
     from swift_loader.pool.exchange import Exchange
     from swift_loader.pool.failures import Death
     from swift_loader.pool.lights import Lights
@@ -58,9 +58,8 @@ class Supervisor:
         self._notes = notes
         self._oom = OomKills()
         self._greeting = threading.Lock()
-        self.sample_count = 0
-        """As the first worker has counted them."""
-        self._runs: Runs | None = None
+        self.facts = Facts(0)
+        """As the first worker has told them."""
         self.recycled = 0
         """Workers that had grown too large."""
         self.is_open = False
@@ -194,13 +193,10 @@ class Supervisor:
     def _hello(self, line: Line, hello: Hello) -> None:
         with self._greeting:  # without ``validate`` several workers may be the first at the same time
             if self._exchange.plan is None:
-                self.sample_count, self._runs = hello.sample_count, hello.runs
-                self._exchange.set_up(self._recipe.plan(hello.sample_count, hello.runs))
-        if hello.sample_count != self.sample_count:
-            self.broke(failures.other_length(line.name, hello.sample_count, self.sample_count))
-            return
-        if hello.runs != self._runs:
-            self.broke(failures.other_runs(line.name, hello.runs, self._runs))
+                self.facts = hello.facts
+                self._exchange.set_up(self._recipe.plan(hello.facts))
+        if hello.facts != self.facts:
+            self.broke(failures.other_facts(line.name, hello.facts, self.facts))
             return
         self._launcher.will_need(hello.libraries)
         line.greet()

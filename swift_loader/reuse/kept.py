@@ -71,7 +71,7 @@ class Kept:
         *,
         threads: bool = False,
     ) -> None:
-        self.dataset, self._then = Cached.apart(dataset)
+        self.dataset, self.then = Cached.apart(dataset)
         self.rotation: Repeated | None = None
         """Keeps what the store does not, for further uses in the same epoch."""
         self._keeper = keeper
@@ -87,14 +87,14 @@ class Kept:
         self.empty: Empty | None = None
         """Makes the arrays of samples that are read back."""
         self._set_epoch = getattr(self.dataset, "set_epoch", None)
-        self._set_epoch_then = getattr(self._then, "set_epoch", None)
+        self._set_epoch_then = getattr(self.then, "set_epoch", None)
 
     def __len__(self) -> int:
         return self._count
 
     def __getitem__(self, index: int) -> Any:
         sample = self._sample(index)
-        return sample if self._then is None else self._then(sample)
+        return sample if self.then is None else self.then(sample)
 
     def __getattr__(self, name: str) -> Any:
         if name.startswith("__"):  # nobody is to find a way past what is kept, such as __getitems__
@@ -112,14 +112,14 @@ class Kept:
 
     def nbytes_of(self, indices: list[int]) -> tuple[int, int]:
         """How many of them would be read back by this thread alone and given out as they are; and their bytes."""
-        if self._then is not None or self._threads:
+        if self.then is not None or self._threads:
             return 0, 0
         found: tuple[int, int] = self._keeper.ask(lambda store: store.nbytes_of(np.array(indices, np.uint64)), (0, 0))
         return found
 
     def reads_into(self, indices: list[int], spec: BatchSpec) -> Any:
         """Where the samples of a batch lie, if it can be read as a whole into rows of ``spec``; else None."""
-        return None if self._then is not None else self._keeper.ask(lambda store: self._lie(store, indices, spec))
+        return None if self.then is not None else self._keeper.ask(lambda store: self._lie(store, indices, spec))
 
     def _lie(self, store: Store, indices: list[int], spec: BatchSpec) -> Words | None:
         known = self._forms.get(spec.key)

@@ -7,6 +7,7 @@ import re
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass
+from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 from swift_loader.batch.record import MISSING, pickled, unpickled
@@ -14,10 +15,9 @@ from swift_loader.reuse.cached import Cached
 from swift_loader.reuse.carousel import Carousel, Use
 
 if TYPE_CHECKING:
+    from swift_loader.plan.ahead import Ahead
     from swift_loader.plan.plan import EpochPlan
 
-#: Where samples are in the order is asked for this many at once.
-_BLOCK_SAMPLES = 4096
 #: Places of the counts.
 MADE, REUSED = range(2)
 
@@ -26,8 +26,8 @@ MADE, REUSED = range(2)
 class Surroundings:
     """What `Repeated` is given by the room above."""
 
+    ahead: Ahead
     plan: EpochPlan
-    consumer: int
     counts: Any
     """Words, for the samples that were made, and those that were used again."""
     made: Callable[[int, int, Callable[[], Any]], Any]
@@ -40,7 +40,7 @@ class Repeated:
     """Stands in front of the dataset. What comes after a `Cached` is done anew at each use."""
 
     def __init__(self, dataset: Any, carousel: Carousel | None, around: Surroundings) -> None:
-        self.dataset, self._then = Cached.apart(dataset)
+        self.dataset, self.then = Cached.apart(dataset)
         self._carousel = carousel
         self._around = around
         self._guard = threading.Lock()
@@ -55,27 +55,22 @@ class Repeated:
 
     def turn_to(self, order: int, epoch: int, step: int) -> None:
         """The samples of this step are asked for from now on."""
-        plan, consumer = self._around.plan, self._around.consumer
         if epoch != self._epoch:
             self._positions = {}
         self._order, self._epoch = order, epoch
-        steps = max(1, _BLOCK_SAMPLES // plan.batch_size)
-        block = (epoch, step // steps)
+        ahead = self._around.ahead
+        block = (epoch, step // ahead.steps)
         if block == self._block and self._positions:
             return
         self._block = block
-        first = block[1] * steps
-        count = min(steps, plan.step_count(epoch, consumer) - first) + 1  # threads are ahead by a step
-        positions: dict[int, int] = {}
-        for indices, sources in zip(
-            plan.indices(epoch, consumer, first, count), plan.sources(epoch, consumer, first, count), strict=True
-        ):
-            positions.update(zip(indices, sources, strict=True))
-        self._positions = positions
+        first, count = block[1] * ahead.steps, ahead.steps + 1  # threads are ahead by a step
+        batches = ahead.following(epoch, first, count)
+        sources = self._around.plan.sources(epoch, ahead.consumer, first, len(batches))
+        self._positions = dict(zip(chain.from_iterable(batches), chain.from_iterable(sources), strict=True))
 
     def __getitem__(self, index: int) -> Any:
         sample = self._sample(index)
-        return sample if self._then is None else self._then(sample)
+        return sample if self.then is None else self.then(sample)
 
     def use_of(self, index: int) -> Use | None:
         """The use for which a sample is asked for now; None where that is not known."""

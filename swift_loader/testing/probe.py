@@ -26,7 +26,7 @@ from swift_loader.batch.misfit import Unbatchable
 from swift_loader.errors import ConfigError, DataError, FailureReport
 from swift_loader.host import procfs
 from swift_loader.testing.subject import Source
-from swift_loader.wire.recipe import checked_length
+from swift_loader.wire.facts import checked_length
 from swift_loader.worker.generators import Generators
 from swift_loader.worker.reach import names_in
 from swift_loader.worker.whole import drawn, samples_of, whole_batches_of

@@ -21,8 +21,8 @@ from swift_loader.errors import FailureReport
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
-    from swift_loader.plan.runs import Runs
     from swift_loader.travel.heritage import Heritage
+    from swift_loader.wire.facts import Facts
 
 SETUP, ORDERS, RETIRE, HELLO, PARCEL, PARCELS, VOID, FAILURE, CAUTION, LEAVING, NOTE = range(1, 12)
 
@@ -114,11 +114,9 @@ class Hello:
     """The worker has built its dataset."""
 
     pid: int
-    sample_count: int
+    facts: Facts
     libraries: Sequence[str] = ()
     """What it has loaded for that."""
-    runs: Runs | None = None
-    """Which samples are read together, if it says so."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import dataclasses
-import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Self
 
-from swift_loader.errors import ConfigError
 from swift_loader.plan.plan import EpochPlan, Plan
-from swift_loader.plan.runs import Runs
 from swift_loader.settings.loader import LoaderConfig
+from swift_loader.wire.facts import Facts, checked_length, facts_of, wants_runs, with_runs
 
 if TYPE_CHECKING:
     from swift_loader.reuse.index import Origin
@@ -56,15 +54,15 @@ class Recipe:
         named = self.dataset_class if self.dataset is None else type(self.dataset)
         return getattr(named, "__name__", "the dataset")
 
-    def plan(self, sample_count: int, runs: Runs | None = None) -> Plan:
-        """Which samples make which batch, once it is known how many there are, and which are read together."""
+    def plan(self, facts: Facts) -> Plan:
+        """Which samples make which batch, once it is known what there is."""
         config = self.config
         if config.plan is not None:
-            return config.plan
+            return with_runs(config.plan, facts.runs)
         rotation = config.rotation_setting
-        in_runs = None if config.runs_mix is None else runs
+        in_runs = None if config.runs_mix is None else facts.runs
         return EpochPlan(
-            sample_count=sample_count,
+            sample_count=facts.sample_count,
             batch_size=config.batch_size,
             consumer_count=config.consumer_count,
             shuffle=config.shuffle,
@@ -79,42 +77,11 @@ class Recipe:
             runs=in_runs,
         )
 
-    def runs_of(self, dataset: Any, sample_count: int) -> Runs | None:
-        """Which of the dataset's neighbours are cheap to read together, where the order asks for them and it says so.
+    def facts_of(self, dataset: Any) -> Facts:
+        """What the plan depends on: of a dataset that tells its runs, those too where the order asks for them.
 
         Raises:
-            ConfigError: if they are not all of its samples.
+            ConfigError: if it is no map-style dataset, or its ``runs()`` are not those of its samples.
         """
-        said = getattr(dataset, "runs", None)
-        if self.config.runs_mix is None or not callable(said):
-            return None
-        runs = Runs(said())
-        if runs.sample_count != sample_count:
-            raise ConfigError(
-                f"the runs() of {type(dataset).__name__} are {runs.sample_count} samples together and its len() is "
-                f"{sample_count}: they must be the lengths of all runs, in the order of the dataset"
-            )
-        return runs
-
-
-def checked_length(dataset: Any) -> int:
-    """The number of samples of a map-style dataset.
-
-    Raises:
-        ConfigError: if it is not one.
-    """
-    name = type(dataset).__name__
-    if not hasattr(dataset, "__getitem__"):
-        raise ConfigError(
-            f"{name} has no __getitem__: SwiftLoader takes map-style datasets, whose samples can be asked for by "
-            "index. Write an iterable one into shards once, or put it behind a data server"
-        )
-    if not hasattr(dataset, "__len__"):
-        raise ConfigError(f"{name} has no __len__: give it one that says how many samples there are")
-    try:
-        return len(dataset)
-    except Exception as error:
-        raise ConfigError(
-            f"the __len__ of {name} raised {type(error).__name__}: {error}. It must give the number of samples, a "
-            f"whole number from 0 to {sys.maxsize}"
-        ) from error
+        asks = self.config.runs_mix is not None or wants_runs(self.config.plan)
+        return facts_of(dataset) if asks else Facts(checked_length(dataset))

@@ -15,6 +15,8 @@ if TYPE_CHECKING:
 
     from numpy.random import Generator
 
+    from swift_loader.plan.ahead import Ahead
+
 
 T = TypeVar("T")
 SetEpoch: TypeAlias = "Callable[[int], None]"
@@ -45,6 +47,14 @@ class WorkerInfo:
         """Several threads fetch, and share the process's own generators."""
         self._here = threading.local()
         self.generators = Generators()
+        self.ahead: Ahead | None = None
+
+    def upcoming(self, steps: int) -> list[list[int]]:
+        """The indices of this consumer's next batches, from the one being made on; fewer where the epoch ends.
+
+        Other workers make some of them. For datasets that fetch ahead: ask in ``turn_to``, not in a thread.
+        """
+        return [] if self.ahead is None else self.ahead.following(self.epoch, self.step, steps)
 
     @property
     def rng(self) -> Generator:

@@ -18,38 +18,34 @@ from swift_loader.wire.messages import Cost
 from swift_loader.wire.page import COLLATES, ENCODES, FETCHES, Cell
 from swift_loader.worker.fetch import Fetcher
 from swift_loader.worker.made import Made, encoded_by
-from swift_loader.worker.reuse import as_repeated
+from swift_loader.worker.reuse import as_repeated, turn_to_of
 from swift_loader.worker.rows import Rows
 from swift_loader.worker.unmade import MakeFailed
 
 if TYPE_CHECKING:
-    from swift_loader.plan.plan import Plan
+    from swift_loader.plan.ahead import Ahead
     from swift_loader.wire.recipe import Recipe
     from swift_loader.worker.berth import Berth
     from swift_loader.worker.info import WorkerInfo
-
-#: Indices are asked of the plan in blocks of about this many samples.
-_BLOCK_SAMPLES = 4096
 
 
 class BatchMaker:
     """Makes the batches of one consumer."""
 
-    def __init__(self, recipe: Recipe, dataset: Any, plan: Plan, info: WorkerInfo, cell: Cell) -> None:
+    def __init__(self, recipe: Recipe, dataset: Any, ahead: Ahead, info: WorkerInfo, cell: Cell) -> None:
         self._config = recipe.config
         self.looks_ahead = recipe.config.worker_threads > 1
         """Whether it helps to know which batch follows."""
         self.measures = recipe.config.measures
         """Whether it is told what each sample and each batch cost."""
-        self._consumer = recipe.consumer
-        self._plan = plan
+        self._ahead = info.ahead = ahead
         self._cell = cell
         self._generators = info.generators
         self._fetcher = Fetcher(dataset, recipe.config, info, cell)
-        self._fetcher.expect(getattr(plan, "sample_count", None))
+        self._fetcher.expect(getattr(ahead.plan, "sample_count", None))
         self._rows = Rows(dataset, recipe.config, self._fetcher)
-        self._block: tuple[int, int, list[list[int]]] = (-1, 0, [])
         self._repeated = as_repeated(dataset)
+        self._turn_to = turn_to_of(dataset)
 
     def make(self, seq: int, epoch: int, step: int, berth: Berth) -> Made:
         """Makes one batch.
@@ -72,15 +68,17 @@ class BatchMaker:
 
     def _made(self, seq: int, epoch: int, step: int, berth: Berth) -> Made:
         self._cell.enter(FETCHES, seq)
-        indices = self._indices(epoch, step)
+        indices = self._ahead.indices(epoch, step)
         fetcher = self._fetcher
         fetcher.begin(epoch, step, len(indices))
         fetcher.careful = berth.careful
         if self.looks_ahead and berth.following is not None:
-            fetcher.following = self._indices(epoch, berth.following)
+            fetcher.following = self._ahead.indices(epoch, berth.following)
         if self._repeated is not None:
             self._repeated.turn_to(seq, epoch, step)
         begun = perf_counter_ns()
+        if (turn_to := self._turn_to) is not None:
+            fetcher.timed(lambda: turn_to(epoch, step))
         if self._config.collate_fn is not None:
             collated = self._user_collated(indices, berth)
         elif self._config.batch_encoder is not None:
@@ -130,13 +128,3 @@ class BatchMaker:
         made = Made(OBJECT, 0, 0, None, [], [])
         made.lay([[batch]], berth, self._rows.behind)
         return made
-
-    def _indices(self, epoch: int, step: int) -> list[int]:
-        of_epoch, first, batches = self._block
-        if epoch != of_epoch or not first <= step < first + len(batches):
-            count = max(1, _BLOCK_SAMPLES // self._config.batch_size)
-            first = step - step % count
-            count = min(count, self._plan.step_count(epoch, self._consumer) - first)
-            batches = self._plan.indices(epoch, self._consumer, first, count)
-            self._block = (epoch, first, batches)
-        return batches[step - first]

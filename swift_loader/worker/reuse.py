@@ -16,7 +16,7 @@ from swift_loader.plan.plan import EpochPlan
 from swift_loader.reuse.cached import Cached
 
 if TYPE_CHECKING:
-    from swift_loader.plan.plan import Plan
+    from swift_loader.plan.ahead import Ahead
     from swift_loader.reuse.carousel import Carousel
     from swift_loader.reuse.carousel import Ground as Places
     from swift_loader.reuse.files import Ground
@@ -42,6 +42,21 @@ def as_repeated(dataset: Any) -> Repeated | None:
     if kept is not None:
         return kept.rotation
     return dataset if _is(dataset, "repeated", "Repeated") else None
+
+
+def turn_to_of(dataset: Any) -> Callable[[int, int], object] | None:
+    """Tells the user's dataset, and what a `Cached` does afresh, of each step; None where neither wants to know."""
+    stands_in_front = _is(dataset, "kept", "Kept") or _is(dataset, "repeated", "Repeated")
+    parts = (dataset.dataset, dataset.then) if stands_in_front else Cached.apart(dataset)
+    told = [turn_to for part in parts if callable(turn_to := getattr(part, "turn_to", None))]
+    if len(told) < 2:
+        return told[0] if told else None
+
+    def turn_to_both(epoch: int, step: int) -> None:
+        for turn_to in told:
+            turn_to(epoch, step)
+
+    return turn_to_both
 
 
 def _is(dataset: Any, module: str, name: str) -> bool:
@@ -129,19 +144,21 @@ def carousel_at(fds: list[int], recipe: Recipe, tell: Callable[[str], None]) -> 
     return carousel_on(ground_at(fds, recipe.config), recipe, tell)
 
 
-def repeated(recipe: Recipe, dataset: Any, plan: Plan, carousel: Carousel | None, info: WorkerInfo, cell: Cell) -> Any:
+def repeated(
+    recipe: Recipe, dataset: Any, ahead: Ahead, carousel: Carousel | None, info: WorkerInfo, cell: Cell
+) -> Any:
     """The dataset, with what is kept of it for further uses in front of it, or behind its cache if it has one.
 
     Where nothing can be kept, samples are made for each use as they would be once: the stream is the same.
     """
-    if recipe.config.rotation_setting is None or not isinstance(plan, EpochPlan):
+    if recipe.config.rotation_setting is None or not isinstance(ahead.plan, EpochPlan):
         return dataset
     from swift_loader.reuse.home import class_of_main_by  # noqa: PLC0415 - see `carousel_on`
     from swift_loader.reuse.repeated import Repeated, Surroundings  # noqa: PLC0415
 
     kept = as_kept(dataset)
     made = dataset if kept is None else kept.dataset
-    around = Surroundings(plan, recipe.consumer, cell.counts, info.made, class_of_main_by(made))
+    around = Surroundings(ahead, ahead.plan, cell.counts, info.made, class_of_main_by(made))
     rotation = Repeated(made, carousel, around)
     if kept is None:
         return rotation

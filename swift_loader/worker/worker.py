@@ -21,12 +21,13 @@ from time import perf_counter_ns
 from swift_loader.batch.layout import BatchSpec
 from swift_loader.errors import FailureReport
 from swift_loader.host.memory import with_memory_told
+from swift_loader.plan.ahead import Ahead
 from swift_loader.travel.payload import unpack
 from swift_loader.wire import messages
 from swift_loader.wire.channel import SocketChannel
 from swift_loader.wire.messages import Attachment, Caution, Failure, Hello, Order, Parcel, Setup
 from swift_loader.wire.page import BUILDS, SENDS, WAITS, Control
-from swift_loader.wire.recipe import Recipe, checked_length
+from swift_loader.wire.recipe import Recipe
 from swift_loader.wire.stacks import write_stacks_to
 from swift_loader.worker import faultpoints, guard
 from swift_loader.worker.gauges import NEVER, Clocks, Scale
@@ -90,17 +91,16 @@ def _arrive(channel: SocketChannel, recipe: Recipe | None, scale: Scale) -> Work
         set_worker_info(info)
         is_as_others = _initialised(config.worker_init, info)
         dataset = recipe.build()
-        count = checked_length(dataset)
-        runs = recipe.runs_of(dataset, count)
-        plan = recipe.plan(count, runs)
+        facts = recipe.facts_of(dataset)
+        ahead = Ahead(recipe.plan(facts), recipe.consumer, config.batch_size)
 
         def tell(text: str) -> None:
             _note(channel, text)
 
         info.generators.find(dataset=dataset, collate_fn=config.collate_fn, batch_encoder=config.batch_encoder)
-        dataset = kept(recipe, dataset, count, info, cell, tell)
+        dataset = kept(recipe, dataset, facts.sample_count, info, cell, tell)
         carousel = carousel_at(others, recipe, tell)
-        maker = BatchMaker(recipe, repeated(recipe, dataset, plan, carousel, info, cell), plan, info, cell)
+        maker = BatchMaker(recipe, repeated(recipe, dataset, ahead, carousel, info, cell), ahead, info, cell)
     except SystemExit:  # a death, and told as one
         raise
     except BaseException as error:  # noqa: BLE001 - user code: whatever it raised is told to the consumer
@@ -109,7 +109,7 @@ def _arrive(channel: SocketChannel, recipe: Recipe | None, scale: Scale) -> Work
         return None
     libraries = libraries_since(known) if is_as_others else []
     scale.limit(config.max_worker_nbytes)
-    channel.send(messages.write_pickled(messages.HELLO, Hello(os.getpid(), count, libraries, runs)))
+    channel.send(messages.write_pickled(messages.HELLO, Hello(os.getpid(), facts, libraries)))
     return Worker(channel, control, setup, maker, info.turner(dataset))
 
 

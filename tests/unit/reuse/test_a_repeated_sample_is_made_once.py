@@ -16,6 +16,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from swift_loader import Cached
+from swift_loader.plan.ahead import Ahead
 from swift_loader.plan.plan import EpochPlan
 from swift_loader.reuse.carousel import Carousel, Ground
 from swift_loader.reuse.repeated import MADE, REUSED, Repeated, Surroundings
@@ -45,7 +46,10 @@ class Worker:
         self.plan, self.counts, self.told = plan, [0, 0], []
         self.info = WorkerInfo(0, 0, plan.seed, per_sample=False)
         carousel = Carousel(ground, lambda _: True, self.told.append)
-        around = Surroundings(plan, 0, self.counts, self.info.made, lambda name: getattr(sys.modules[__name__], name))
+        around = Surroundings(
+            Ahead(plan, 0, plan.batch_size), plan, self.counts, self.info.made,
+            lambda name: getattr(sys.modules[__name__], name),
+        )  # fmt: skip
         self.dataset = Repeated(dataset, carousel, around)
 
     def batch(self, order: int, epoch: int, step: int) -> list:

@@ -11,8 +11,10 @@ from hypothesis import strategies as st
 from swift_loader.batch.collate import spec_of
 from swift_loader.batch.layout import ENCODED, OBJECT
 from swift_loader.errors import FailureReport
+from swift_loader.plan.runs import Runs
 from swift_loader.telemetry import BatchRecord
 from swift_loader.wire import messages
+from swift_loader.wire.facts import Facts
 from swift_loader.wire.messages import Attachment, Cost, Failure, Hello, Order, Parcel
 from tests.unit.batch.samples import Pair, examples
 
@@ -56,9 +58,14 @@ def test_a_void_order_is_named(seq):
     assert messages.read_void(datagram) == seq
 
 
-@pytest.mark.parametrize(
-    "value", [Hello(7, 100), Failure(3, FailureReport.of(ValueError("x"), "fetch", 5)), ["any", {"thing": 1}]], ids=repr
-)
+RARE = [
+    Hello(7, Facts(100, Runs([60, 40]))),
+    Failure(3, FailureReport.of(ValueError("x"), "fetch", 5)),
+    ["any", {"thing": 1}],
+]
+
+
+@pytest.mark.parametrize("value", RARE, ids=repr)
 def test_a_rare_message_comes_as_it_was_sent(value):
     datagram = messages.write_pickled(messages.HELLO, value)
     assert datagram[0] == messages.HELLO

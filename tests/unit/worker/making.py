@@ -6,7 +6,9 @@ import numpy as np
 
 from swift_loader.device.host import HostStage
 from swift_loader.device.stage import Cargo
+from swift_loader.plan.ahead import Ahead
 from swift_loader.settings.loader import LoaderConfig
+from swift_loader.wire.facts import Facts
 from swift_loader.wire.page import Cell
 from swift_loader.wire.recipe import Recipe
 from swift_loader.worker.berth import Wanted
@@ -85,7 +87,8 @@ class Making:
         recipe = Recipe(None, {}, dataset, self.config, 7, 0)
         self.cell = cell()
         self.info = info_for(self.config, worker)
-        self.maker = BatchMaker(recipe, dataset, recipe.plan(len(dataset)), self.info, self.cell)
+        ahead = Ahead(recipe.plan(Facts(len(dataset))), 0, batch_size)
+        self.maker = BatchMaker(recipe, dataset, ahead, self.info, self.cell)
         self.berth = Berth()
         self.stage = HostStage(self.config.batch_decoder, None, None)
 
