@@ -152,9 +152,9 @@ class SocketChannel:
             datagram, fds, flags = self._read(self._socket.fileno())
         except BlockingIOError:
             return None
-        except ConnectionResetError:
+        except ConnectionResetError:  # the peer was killed while datagrams of ours lay unread: gone, all the same
             return b"", []
-        if flags & _TRUNCATED:
+        if flags & _TRUNCATED:  # the kernel has dropped descriptors for which this process had no room, and no others
             for fd in fds:
                 os.close(fd)
             raise NoRoom("too many open files to take those of a message: raise the limit (ulimit -n)")

@@ -3,7 +3,9 @@
 A slot's word holds the number of the order that may fill it. The consumer takes an order back by clearing the word;
 the worker looks at it before each sample, so it stops at once when an epoch is left. A worker's cell tells which
 order and which row it is at: after a death it names the guilty sample, and it shows what hangs. All words are eight
-bytes, written by one side only, so no lock is needed.
+bytes, written by one side only, so no lock is needed: each is read whole, old or new. Of several that belong together
+the consumer may read some old and some new: it goes by whether a cell changes at all, and by the sample that it names
+once its worker is dead or stands still.
 """
 
 from __future__ import annotations

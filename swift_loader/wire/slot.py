@@ -83,6 +83,7 @@ class Slot:
     def map(cls, fd: int) -> Self:
         """Maps a slot that another process made. Takes the descriptor over."""
         slot = cls(fd, os.fstat(fd).st_size)
+        # Whoever made it may have died since: this descriptor is our own, so the memory is there.
         # The pages are there already: this only enters them here, writable too, for half the work of the other advice.
         slot._populate(_MADV_POPULATE_READ)
         return slot

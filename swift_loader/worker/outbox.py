@@ -69,7 +69,9 @@ class Outbox:
 
     def flush(self) -> None:
         """Sends what waits."""
-        with self._lock:  # held while sending, so that nothing overtakes what the watcher has begun to send
+        # Two threads come here, the worker's own and the watcher. The lock is held while sending: whichever has taken
+        # the parcels sends them before the other, who finds none, goes on to send what came after.
+        with self._lock:
             waiting, self._waiting = self._waiting, []
             if waiting:
                 self._channel.send(messages.join_parcels(waiting))
@@ -78,8 +80,10 @@ class Outbox:
         with contextlib.suppress(OSError):  # the consumer has gone; the worker's own thread hears of it too
             while self._something_waits.wait():
                 time.sleep(_WATCH_S)
+                # Read without the lock: what is due by an older figure is sent sooner than it need be, never later.
                 if time.perf_counter_ns() > self._due_ns:
                     self.flush()
                 self._something_waits.clear()
-                if self._waiting:  # looked at after the clearing: what came in between is watched on
+                # Looked at after the clearing: the worker may have put a parcel there in between, and found it set.
+                if self._waiting:
                     self._something_waits.set()

@@ -160,6 +160,8 @@ class Worker:
             looks = self._clocks is not None or scale.due_ns != NEVER
             begun = perf_counter_ns() if looks else 0
             while not self._orders:
+                # Nothing waits while this worker does: the consumer may be out of slots, and those of parcels that it
+                # has not heard of come home only once it has.
                 if not (self._outbox.is_waiting and self._channel.has_message()):
                     self._outbox.flush()
                 self._cell.enter(WAITS)
@@ -208,10 +210,14 @@ class Worker:
     def _make(self, order: Order, order_wait_ns: int) -> None:
         berth = self._berth_for(order)
         try:
+            # Taken back while it lay in the channel. It may be at any later moment too, which the fetcher sees before
+            # the next sample; what is done by then is sent, and the consumer throws it away.
             if not berth.wanted:
                 raise TakenBack
             if order.epoch != self._epoch:
                 self._turn_to_epoch(order.epoch)
+            # Killed from here on: the consumer sees the channel end, and has the order, and those behind it, made by
+            # others. In `_send` it is all or nothing: a datagram has left whole, or not at all.
             made = self._maker.make(order.seq, order.epoch, order.step, berth)
             self._cell.enter(SENDS, order.seq)
             self._send(order, made, order_wait_ns, berth)
