@@ -32,6 +32,9 @@ _REST = bytes(12)
 #: The sum over all that is the same in each header, with spaces for the sum itself.
 _BASE = sum(_BEFORE_SIZE) + sum(_BEFORE_SUM) + sum(_BEHIND_SUM) + 8 * ord(" ")
 _FILES = b"0\0007"
+_ZEROS = bytes(BLOCK)
+#: Size, time, sum and kind of a file, as everybody writes them.
+_PLAIN = re.compile(rb"([0-7]{11})[\0 ].{12}([0-7]{6})\0 [0\0]", re.DOTALL)
 _HIDDEN = re.compile(rb"__[^/]*__(?:/|$)")
 
 
@@ -84,16 +87,28 @@ def members(data: memoryview) -> Iterator[Member]:
         ShardError: at what is no file: links, devices, sparse files, names or sizes that cannot be, a damaged header.
     """
     place, count, told, total = 0, 0, _NOTHING, data.nbytes
+    plain, made = _PLAIN.match, tuple.__new__
     while place + BLOCK <= total:
         block = bytes(data[place : place + BLOCK])
-        if block.count(0) == BLOCK:
+        parts = plain(block, 124) if told is _NOTHING else None
+        if parts is not None and not block[345] and _is_sum(int(parts[2], 8), block):
+            # Nearly all headers are such: the same as below, in half the time.
+            begin, nbytes = place + BLOCK, int(parts[1], 8)
+            place = begin + -(-nbytes // BLOCK) * BLOCK
+            if place > total:
+                raise _cut(begin, nbytes, total)
+            count += 1
+            _refuse_many(count, begin)
+            yield made(Member, (block[:_NAME].partition(b"\0")[0], begin, nbytes))
+            continue
+        if block == _ZEROS:
             _refuse_loose(told, place)
             return
         kind = _kind_of(block, place)
         nbytes = _size_of(block, place) if told.nbytes is None or kind not in _FILES else told.nbytes
         begin, place = place + BLOCK, place + BLOCK + padded(nbytes)
         if place > total:
-            raise ShardError.at("a member goes on behind the end of the file", begin - BLOCK, total, begin + nbytes)
+            raise _cut(begin, nbytes, total)
         if kind in _FILES:
             count += 1
             _refuse_many(count, begin)
@@ -133,10 +148,18 @@ def _pax_record(key: bytes, value: bytes) -> bytes:
     return b"%d%b" % (nbytes, rest)
 
 
+def _cut(begin: int, nbytes: int, total: int) -> ShardError:
+    return ShardError.at("a member goes on behind the end of the file", begin - BLOCK, total, begin + nbytes)
+
+
+def _is_sum(said: int, block: bytes) -> bool:
+    """Whether it is the sum of the header's bytes, with spaces in the place of the sum; modulo 65521."""
+    found = (adler32(block) & 0xFFFF) - (adler32(block[148:156]) & 0xFFFF) + 8 * ord(" ")
+    return (found - said) % 65521 == 0 and said <= 255 * BLOCK
+
+
 def _kind_of(block: bytes, place: int) -> bytes:
-    total = adler32(block[:148] + b"        " + block[156:]) & 0xFFFF  # one more than the sum, modulo 65521
-    said = _octal(block[148:156], place + 148)
-    if (said + 1) % 65521 != total or said > 255 * BLOCK:
+    if not _is_sum(_octal(block[148:156], place + 148), block):
         raise ShardError.at("the header of a member is damaged: its checksum is wrong", place)
     kind = block[156:157]
     if kind not in _FILES and kind not in b"5xgL":
