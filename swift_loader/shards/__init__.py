@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from swift_loader.shards.catalog import Catalog
     from swift_loader.shards.dataset import ShardDataset
     from swift_loader.shards.images import ImageFolder
+    from swift_loader.shards.indexing import index
     from swift_loader.shards.opening import read_catalog, read_table
     from swift_loader.shards.store import store_at
     from swift_loader.shards.table import Table
@@ -24,6 +25,7 @@ _HOMES = {
     "ShardDataset": "swift_loader.shards.dataset",
     "Table": "swift_loader.shards.table",
     "TokenDataset": "swift_loader.shards.tokens",
+    "index": "swift_loader.shards.indexing",
     "read_catalog": "swift_loader.shards.opening",
     "read_table": "swift_loader.shards.opening",
     "store_at": "swift_loader.shards.store",
@@ -35,6 +37,7 @@ __all__ = [
     "ShardDataset",
     "Table",
     "TokenDataset",
+    "index",
     "read_catalog",
     "read_table",
     "store_at",

@@ -38,6 +38,7 @@ class ShardDataset:
         decode: what images become: ``"pil"``, ``"rgb8"``, ``"torchrgb"``, ...; None: bytes. Text, numbers, JSON and
             arrays are decoded by their names.
         generation: which generation of a set that has grown; the newest if not given.
+        index: the folder of the catalog and the tables, where they could not be written beside the shards.
         allow_pickle: fields that run code when they are read (``.pyd``, ``.pth``) are read; else they are bytes.
 
     A worker that gets one opens its files itself; what travels is small.
@@ -55,17 +56,20 @@ class ShardDataset:
         transform: Callable[[Any], Any] | None = None,
         decode: str | None = "pil",
         generation: int | None = None,
+        index: str | os.PathLike[str] | None = None,
         allow_pickle: bool = False,
     ) -> None:
         self.url = os.fspath(url)
+        self._index = None if index is None else os.fspath(index)
         self.transform = transform
         self._wishes = Wishes(fields, Decoding(decode, allow_pickle=allow_pickle))
         self._asked = generation
         self._open()
 
     def _open(self) -> None:
-        store, self._catalog = open_set(self.url, self._asked)
-        self._shards = OpenShards(store, self._catalog)
+        opened = open_set(self.url, self._asked, self._index)
+        self._catalog = opened.catalog
+        self._shards = OpenShards(opened)
 
     @property
     def generation(self) -> int:

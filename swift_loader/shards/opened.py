@@ -20,8 +20,9 @@ from swift_loader.shards.table import ABSENT, Table
 
 if TYPE_CHECKING:
     from swift_loader.host.mapping import Bytes
-    from swift_loader.shards.catalog import Catalog, Shard
+    from swift_loader.shards.catalog import Shard
     from swift_loader.shards.folder import Folder
+    from swift_loader.shards.sets import OpenedSet
 
 #: So many are open at once: each takes two descriptors (a mapping has one of its own).
 _MOST_OPEN = 128
@@ -30,7 +31,7 @@ _MOST_OPEN = 128
 class OpenShard:
     """A file of samples, and its table."""
 
-    def __init__(self, store: Folder, shard: Shard) -> None:
+    def __init__(self, store: Folder, shard: Shard, tables: Folder) -> None:
         self.name = shard.name
         self.where = store.where
         try:
@@ -38,7 +39,7 @@ class OpenShard:
             if self.file.nbytes != shard.object_nbytes:
                 text = "the shard is not the one that is in the catalog"
                 raise ShardError.at(text, None, shard.object_nbytes, self.file.nbytes)
-            self.table: Table = read_table(store, shard)
+            self.table: Table = read_table(store, shard, tables)
         except OSError as error:
             raise self._within(ShardError(f"the shard cannot be read: {error.strerror}")) from error
         except ShardError as error:
@@ -113,9 +114,8 @@ class OpenShard:
 class OpenShards:
     """Those of a set that are open; several threads may ask for them."""
 
-    def __init__(self, store: Folder, catalog: Catalog) -> None:
-        self._store = store
-        self._catalog = catalog
+    def __init__(self, opened: OpenedSet) -> None:
+        self._set = opened
         self._open: OrderedDict[int, OpenShard] = OrderedDict()
         self._lock = threading.Lock()
 
@@ -124,9 +124,13 @@ class OpenShards:
         with self._lock:
             shard = self._open.get(number)
             if shard is None:
-                shard = self._open[number] = OpenShard(self._store, self._catalog.shard(number))
+                shard = self._open[number] = self._opened(number)
                 if len(self._open) > _MOST_OPEN:
                     self._open.popitem(last=False)  # closed when nobody reads from it any more
             else:
                 self._open.move_to_end(number)
             return shard
+
+    def _opened(self, number: int) -> OpenShard:
+        shards, tables, catalog = self._set
+        return OpenShard(shards, catalog.shard(number), tables)

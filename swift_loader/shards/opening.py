@@ -9,7 +9,7 @@ from swift_loader.host.memory import free_nbytes
 from swift_loader.shards import catalog as catalogs
 from swift_loader.shards.catalog import Catalog, Kind, Shard
 from swift_loader.shards.store import Store
-from swift_loader.shards.table import FOOTER_FROM_END, FOOTER_NBYTES, Footer, Table
+from swift_loader.shards.table import FOOTER_FROM_END, FOOTER_MAGIC, FOOTER_NBYTES, Footer, Table
 from swift_loader.shards.tar import BLOCK
 
 #: One read of so many bytes at the end of a shard has its footer and, for some 800 samples of two fields, its table.
@@ -53,8 +53,8 @@ def newest_generation(store: Store) -> int:
     return newest
 
 
-def read_table(store: Store, shard: Shard) -> Table:
-    """The table of a shard of a catalog.
+def read_table(store: Store, shard: Shard, tables: Store | None = None) -> Table:
+    """The table of a shard of a catalog; ``tables`` has those that lie beside shards, if their own store has not.
 
     Raises:
         FileNotFoundError: if the shard is not there.
@@ -67,6 +67,7 @@ def read_table(store: Store, shard: Shard) -> Table:
         raise ShardError("the shard has no table").within(name, store.where)
     else:
         name += ".swift"
+        store = tables or store
     try:
         refuse_large(shard.table_nbytes)
         data = store.read(name, shard.table_offset, shard.table_nbytes)
@@ -76,6 +77,12 @@ def read_table(store: Store, shard: Shard) -> Table:
     except ShardError as error:
         raise error.within(name, store.where) from None
     return table
+
+
+def has_footer(store: Store, name: str, nbytes: int) -> bool:
+    """Whether a file ends as a shard of ours does, whole or damaged."""
+    begin = nbytes - FOOTER_FROM_END
+    return begin >= BLOCK and bytes(memoryview(store.read(name, begin, len(FOOTER_MAGIC)))) == FOOTER_MAGIC
 
 
 def describe(store: Store, name: str, nbytes: int) -> Described:

@@ -8,55 +8,87 @@ import os
 import re
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import NamedTuple
 
-from swift_loader.errors import ConfigError, ShardError
-from swift_loader.host.xxhash import digest_of
+from swift_loader.errors import ConfigError
 from swift_loader.shards import catalog as catalogs
-from swift_loader.shards.catalog import Catalog, Kind, Shard
+from swift_loader.shards.beside import Beside, refuse_packed
+from swift_loader.shards.catalog import Catalog, Shard
 from swift_loader.shards.folder import Folder
-from swift_loader.shards.opening import describe, newest_generation, read_catalog
+from swift_loader.shards.opening import newest_generation, read_catalog
 from swift_loader.shards.store import store_at
-from swift_loader.shards.table import Table
-
-if TYPE_CHECKING:
-    from swift_loader.shards.store import Store
 
 _RANGE = re.compile(r"\{(\d+)\.\.(\d+)\}|\{([^{}]*,[^{}]*)\}")
-_ADVICE = "`swift-loader shard index` makes a catalog of the shards that are there"
+_ADVICE = "swift_loader.shards.index() makes tables and a catalog for shards that are there"
 
 
-def open_set(url: str, generation: int | None = None) -> tuple[Folder, Catalog]:
-    """The folder and the catalog of a set.
+class OpenedSet(NamedTuple):
+    """A set, and where its parts are."""
+
+    shards: Folder
+    tables: Folder
+    """Has those tables that shards do not have themselves."""
+    catalog: Catalog
+
+
+def open_set(url: str, generation: int | None = None, index: str | None = None) -> OpenedSet:
+    """The set that a folder or a pattern of shards names; ``index``: the folder of its catalog and its tables.
 
     Raises:
         ConfigError: if there is no such set.
         ShardError: if it is damaged.
     """
-    if any(sign in url for sign in "{*?["):
+    if is_pattern(url):
         if generation is not None:
             raise ConfigError(f"generation={generation} is for sets with a catalog; {url!r} names shards")
-        return _set_of(url)
-    if url.endswith(".tar"):
-        return _set_of(url)
-    store = store_at(url)
-    assert isinstance(store, Folder)  # there is no other yet
+        return _set_of(url, index)
+    shards = _folder(url)
+    tables = shards if index is None else _folder(index)
     try:
-        return store, read_catalog(store, generation)
+        return OpenedSet(shards, tables, read_catalog(tables, generation))
     except FileNotFoundError:
-        newest = newest_generation(store)
+        newest = newest_generation(tables)
         if generation is not None and newest:
             raise ConfigError(f"{url} has no generation {generation}: the newest is {newest}") from None
-        raise ConfigError(f"{url} has no {catalogs.NAME}: {_ADVICE}") from None
+        raise ConfigError(f"{tables.where} has no {catalogs.NAME}: {_ADVICE}") from None
 
 
-def _set_of(pattern: str) -> tuple[Folder, Catalog]:
-    """Shards by their names, with a catalog of their own tables: it is nowhere but here, and of no generation."""
+def is_pattern(url: str) -> bool:
+    """Whether it names shards, and not a folder of them."""
+    return any(sign in url for sign in "{*?[") or url.endswith(".tar")
+
+
+def matched(pattern: str) -> tuple[str, list[str]]:
+    """The folder that all shards of a pattern are in, and their names from there on."""
     paths = [path for each in expanded(pattern) for path in _matching(each)]
-    folder = Path(os.path.commonpath([Path(path).absolute().parent for path in paths]))
-    store = Folder(folder)
-    shards = [described(store, str(Path(path).absolute().relative_to(folder))) for path in paths]
-    return store, Catalog.read(catalogs.write(shards, generation=0))
+    for path in paths:
+        refuse_packed(path)
+    absolute = [Path(path).absolute() for path in paths]
+    folder = os.path.commonpath([path.parent for path in absolute])
+    return folder, [str(path.relative_to(folder)) for path in absolute]
+
+
+def _folder(url: str) -> Folder:
+    store = store_at(url)
+    assert isinstance(store, Folder)  # there is no other yet
+    return store
+
+
+def _set_of(pattern: str, index: str | None) -> OpenedSet:
+    """Shards by their names, with a catalog of their own tables: it is nowhere but here, and of no generation."""
+    folder, names = matched(pattern)
+    shards = Folder(folder)
+    tables = shards if index is None else _folder(index)
+    place = Beside(shards, tables)
+    lines = [_line(place, name) for name in names]
+    return OpenedSet(shards, tables, Catalog.read(catalogs.write(lines, generation=0)))
+
+
+def _line(place: Beside, name: str) -> Shard:
+    line = place.found(name)
+    if line is None:
+        raise ConfigError(f"{place.shards.where}/{name} has no table of ours: if this is a tar file, {_ADVICE}")
+    return line
 
 
 def expanded(pattern: str) -> Iterator[str]:
@@ -78,27 +110,3 @@ def _matching(path: str) -> list[str]:
     if not found:
         raise ConfigError(f"there is no file {path!r}")
     return found
-
-
-def described(store: Store, name: str) -> Shard:
-    """What a shard is, as its own table tells, or one beside it."""
-    try:
-        nbytes = store.nbytes(name)
-    except FileNotFoundError:
-        raise ConfigError(f"there is no shard {name!r} in {store.where}") from None
-    try:
-        data = bytes(memoryview(store.whole(f"{name}.swift")))
-    except FileNotFoundError:
-        return _by_itself(store, name, nbytes)
-    table = Table.read(data, nbytes)
-    return Shard(
-        name, table.samples, nbytes, 0, len(data), digest_of(data), table.payload_digest, Kind.SIDECAR,
-    )  # fmt: skip
-
-
-def _by_itself(store: Store, name: str, nbytes: int) -> Shard:
-    try:
-        return describe(store, name, nbytes).shard
-    except ShardError as error:
-        error.add_note(f"If this is a tar file that others wrote: {_ADVICE}, and their tables")
-        raise

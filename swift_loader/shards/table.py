@@ -34,7 +34,7 @@ MOST_SAMPLES = 1 << 31
 MOST_TABLE_NBYTES = 4 << 30
 HEADER_NBYTES = 192
 FIELD_NBYTES, ENTRY_NBYTES = 64, 24
-_MAGIC, _FOOTER_MAGIC = b"SWTABLE\1", b"SWFOOT\1\0"
+_MAGIC, FOOTER_MAGIC = b"SWTABLE\1", b"SWFOOT\1\0"
 _HEADER = struct.Struct("<8sIIQQQ16s16s6QQQQQ32xQ")
 _FIELD = struct.Struct("<32s8sHHI4I")
 _FOOTER = struct.Struct("<8sQQQQQ456xQ")
@@ -55,7 +55,7 @@ class Footer:
     def written(self) -> bytes:
         """As bytes."""
         numbers = (self.table_offset, self.table_nbytes, self.table_digest, self.object_nbytes, self.samples)
-        return sealed(_FOOTER.pack(_FOOTER_MAGIC, *numbers, 0))
+        return sealed(_FOOTER.pack(FOOTER_MAGIC, *numbers, 0))
 
     @classmethod
     def read(cls, data: bytes, object_nbytes: int | None = None) -> Footer:
@@ -64,7 +64,7 @@ class Footer:
         Raises:
             ShardError: if they are no footer, or not that of such an object.
         """
-        if len(data) != FOOTER_NBYTES or data[:8] != _FOOTER_MAGIC:
+        if len(data) != FOOTER_NBYTES or data[:8] != FOOTER_MAGIC:
             raise ShardError.at("there is no footer: this is no shard of ours, or its end is missing")
         if not is_sealed(data):
             raise ShardError.at("the footer is damaged: its checksum is wrong")

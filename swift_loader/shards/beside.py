@@ -1,0 +1,90 @@
+"""The line of a shard in a catalog: by the table at its own end, by one that lies beside it, or by one made now.
+
+A table beside a shard has its name and `.swift` behind it; where nothing can be written there it lies in another
+folder, under the same name. It is written once and never again: who finds it there takes it.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from swift_loader.errors import ConfigError, ShardError
+from swift_loader.host.xxhash import digest_of
+from swift_loader.shards.catalog import Kind, Shard
+from swift_loader.shards.foreign import foreign_table
+from swift_loader.shards.opening import describe, has_footer, refuse_large
+from swift_loader.shards.table import Table
+
+if TYPE_CHECKING:
+    from swift_loader.shards.store import Store
+
+ENDING = ".swift"
+_PACKED = (".tar.gz", ".tgz", ".tar.zst", ".tar.zstd", ".tar.bz2", ".tar.xz", ".tar.lz4")
+
+
+class Beside(NamedTuple):
+    """Where shards are, and where the tables are that they do not have themselves."""
+
+    shards: Store
+    tables: Store
+
+    def found(self, name: str) -> Shard | None:
+        """The line of a shard that has a table; None if there is none.
+
+        Raises:
+            ConfigError: if there is no such shard.
+            ShardError: if its table is damaged, or of another shard.
+        """
+        nbytes = self._nbytes(name)
+        try:
+            data = self.tables.whole(name + ENDING)
+        except FileNotFoundError:
+            return describe(self.shards, name, nbytes).shard if has_footer(self.shards, name, nbytes) else None
+        try:
+            return _line(name, nbytes, memoryview(data))
+        except ShardError as error:
+            raise error.within(name + ENDING, self.tables.where) from None
+
+    def found_or_made(self, name: str) -> Shard:
+        """The same; if it has no table, the shard is gone through, and one is put beside it."""
+        return self.found(name) or self._made(name)
+
+    def _made(self, name: str) -> Shard:
+        nbytes = self._nbytes(name)
+        try:
+            data = foreign_table(memoryview(self.shards.whole(name))).written()
+        except ShardError as error:
+            raise error.within(name, self.shards.where) from None
+        draft = self.tables.draft(name + ENDING)
+        try:
+            draft.write([data])
+            draft.publish()
+        except FileExistsError:  # another process was quicker
+            return self.found(name) or self._made(name)
+        finally:
+            draft.discard()
+        return _line(name, nbytes, memoryview(data))
+
+    def _nbytes(self, name: str) -> int:
+        try:
+            return self.shards.nbytes(name)
+        except FileNotFoundError:
+            raise ConfigError(f"there is no shard {name!r} in {self.shards.where}") from None
+
+
+def refuse_packed(name: str) -> None:
+    """Raises `ConfigError` at a name of what must be unpacked from its beginning to reach any of its samples."""
+    if name.lower().endswith(_PACKED):
+        raise ConfigError(
+            f"{name} is compressed as a whole: none of its samples can be reached without all before it. Unpack it "
+            "(gzip -d, zstd -d), or write its samples anew"
+        )
+
+
+def _line(name: str, nbytes: int, data: memoryview) -> Shard:
+    refuse_large(data.nbytes)
+    table = Table.read(data, nbytes)
+    if table.payload_nbytes != nbytes:
+        text = "this is the table of another file: remove it, and make it anew"
+        raise ShardError.at(text, 24, table.payload_nbytes, nbytes)
+    return Shard(name, table.samples, nbytes, 0, data.nbytes, digest_of(data), table.payload_digest, Kind.SIDECAR)

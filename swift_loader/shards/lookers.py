@@ -1,0 +1,137 @@
+"""Processes that look at shards, several at once: each is asked for one shard after the other, through its pipes.
+
+They are interpreters of their own, started anew: what the asking process has open or running is none of theirs. They
+end when their pipe does, so nothing is left of them if that process is killed.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import asdict
+from pathlib import Path
+from queue import SimpleQueue
+from typing import IO, TYPE_CHECKING, Any, Self
+
+from swift_loader.errors import ConfigError, ShardError, SwiftLoaderError, WorkerDied
+from swift_loader.shards.beside import Beside
+from swift_loader.shards.catalog import Shard
+from swift_loader.shards.store import store_at
+
+if TYPE_CHECKING:
+    from types import TracebackType
+
+_ROOT = Path(__file__).parents[2]
+_END_S = 5.0
+
+
+class Lookers:
+    """Some processes, for a time."""
+
+    def __init__(self, place: Beside, count: int) -> None:
+        self._free: SimpleQueue[_Looker] = SimpleQueue()
+        self._all: list[_Looker] = []
+        for _ in range(count):
+            self._all.append(_Looker(place))
+            self._free.put(self._all[-1])
+        self._threads = ThreadPoolExecutor(count, "swift-looker")
+
+    def lines(self, names: Sequence[str]) -> Iterator[Shard]:
+        """The line of each shard, in their order."""
+        return self._threads.map(self._line, names)
+
+    def _line(self, name: str) -> Shard:
+        looker = self._free.get_nowait()  # there are as many threads
+        try:
+            return looker.ask(name)
+        finally:
+            self._free.put(looker)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        for looker in self._all:
+            looker.end(at_once=kind is not None)
+        self._threads.shutdown(cancel_futures=True)
+
+
+class _Looker:
+    """One process."""
+
+    def __init__(self, place: Beside) -> None:
+        path = os.pathsep.join(filter(None, (str(_ROOT), os.environ.get("PYTHONPATH"))))
+        self._process = subprocess.Popen(  # noqa: S603 - our own interpreter
+            [sys.executable, "-m", "swift_loader.shards.lookers", place.shards.where, place.tables.where],
+            stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env={**os.environ, "PYTHONPATH": path},
+        )  # fmt: skip
+
+    def ask(self, name: str) -> Shard:
+        said, heard = self._process.stdin, self._process.stdout
+        assert said is not None
+        assert heard is not None
+        try:
+            print(json.dumps(name), file=said, flush=True)
+            answer = heard.readline()
+        except OSError:
+            answer = ""
+        if not answer:
+            raise WorkerDied(f"a process that was looking at {name} has ended")
+        told = json.loads(answer)
+        if "error" in told:
+            raise _error(told)
+        return Shard(**told["shard"] | {"payload_digest": bytes.fromhex(told["shard"]["payload_digest"])})
+
+    def end(self, *, at_once: bool) -> None:
+        if at_once:
+            self._process.kill()
+        for pipe in (self._process.stdin, self._process.stdout):
+            assert pipe is not None
+            with contextlib.suppress(BrokenPipeError):  # it has ended by itself
+                pipe.close()
+        try:
+            self._process.wait(_END_S)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.wait(_END_S)
+
+
+def _told(error: SwiftLoaderError) -> dict[str, Any]:
+    told: dict[str, Any] = {"error": type(error).__name__, "text": error.args[0]}
+    if isinstance(error, ShardError):
+        told |= {"set": error.set, "shard": error.shard, "offset": error.offset, "key": error.key}
+        told |= {"expected": _said(error.expected), "found": _said(error.found)}
+    return told
+
+
+def _said(value: object) -> str | None:
+    return None if value is None else str(value)
+
+
+def _error(told: dict[str, Any]) -> SwiftLoaderError:
+    if told["error"] != "ShardError":
+        return ConfigError(told["text"])
+    error = ShardError.at(told["text"], told["offset"], told["expected"], told["found"])
+    return error.within(told["shard"], told["set"], told["key"])
+
+
+def _look(place: Beside, asked: IO[str], answers: IO[str]) -> None:
+    """The life of such a process."""
+    for line in asked:
+        try:
+            shard = place.found_or_made(json.loads(line))
+            answer = {"shard": asdict(shard) | {"payload_digest": shard.payload_digest.hex()}}
+        except (ShardError, ConfigError) as error:
+            answer = _told(error)
+        print(json.dumps(answer), file=answers, flush=True)
+
+
+if __name__ == "__main__":
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # whoever asks is interrupted too, and ends this
+    _look(Beside(*map(store_at, sys.argv[1:])), sys.stdin, sys.stdout)
