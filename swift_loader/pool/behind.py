@@ -15,6 +15,8 @@ if TYPE_CHECKING:
     from swift_loader.pool.book import Book
     from swift_loader.wire.messages import Order
 
+_FEW = 64
+
 
 class Behind:
     """Those of one consumer, the lowest first."""
@@ -23,16 +25,18 @@ class Behind:
         self._books = books
         self._waiting: list[tuple[int, int]] = []
         """Tickets, and whose they are. A heap."""
+        self._most = _FEW
+        """With so many, those that were answered are thrown out."""
 
     def ordered(self, order: Order, book: Book) -> None:
-        """A worker was given another order."""
-        if book.is_slow and len(book.outstanding) > book.width:
-            heapq.heappush(self._waiting, (order.seq, book.number))
+        """A slow worker was given another order."""
+        if len(book.outstanding) > book.width:
+            self._add(order.seq, book)
 
     def turned_slow(self, book: Book) -> None:
         """A worker takes long now, which it did not before."""
         for seq in islice(book.outstanding, book.width, None):
-            heapq.heappush(self._waiting, (seq, book.number))
+            self._add(seq, book)
 
     def take(self, is_valid: Callable[[Order], bool]) -> Order | None:
         """The lowest, which is another worker's from now on."""
@@ -47,6 +51,13 @@ class Behind:
             if seq != book.cell.seq and seq not in islice(book.outstanding, book.width):
                 return order
         return None
+
+    def _add(self, seq: int, book: Book) -> None:
+        if len(self._waiting) >= self._most:  # most of them were answered, and nobody has asked for any
+            self._waiting = [one for one in self._waiting if one[0] in self._books[one[1]].outstanding]
+            heapq.heapify(self._waiting)
+            self._most = 2 * len(self._waiting) + len(self._books) + _FEW
+        heapq.heappush(self._waiting, (seq, book.number))
 
     def clear(self) -> None:
         """None of them is wanted any more."""

@@ -56,6 +56,8 @@ class Book:
     """The worker has answered an order, with a batch or with what kept it from making one."""
     batch_ns = 0.0
     """What its batches take, of late; 0 where none was made."""
+    is_slow = False
+    """They take so long that orders should not wait behind one."""
 
     def __init__(self, number: int, cell: Progress, bell: Ringable, width: int = 1) -> None:
         self.number = number
@@ -98,16 +100,12 @@ class Book:
     def took(self, nanoseconds: int) -> None:
         """A batch was made in this time."""
         self.batch_ns += _SMOOTHING * (nanoseconds - self.batch_ns) if self.batch_ns else nanoseconds
+        self.is_slow = self.batch_ns > _QUEUED_NS / 2
 
     @property
     def has_made(self) -> bool:
         """Whether a batch was made by this line's workers."""
         return self.batch_ns > 0
-
-    @property
-    def is_slow(self) -> bool:
-        """Whether its batches take so long that orders should not wait behind one."""
-        return self.batch_ns > _QUEUED_NS / 2
 
     def queue_depth(self, most: int, batch_nbytes: int) -> int:
         """How many orders should wait in the channel."""

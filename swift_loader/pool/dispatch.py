@@ -106,7 +106,8 @@ class Dispatch:
                 self.hunger.begins(book)
                 return orders
             orders.append(self._ordered(ticket, slot, book))
-        self.hunger.ends(book)
+        if book.hungry:
+            self.hunger.ends(book)
         return orders
 
     def filled(self, book: Book, parcel: Parcel, slot_nbytes: int, now_ns: int) -> list[Delivery]:
@@ -216,7 +217,7 @@ class Dispatch:
             return None if self._redo[0].seq in book.outstanding else heapq.heappop(self._redo)
         if not self._tickets or self.stock.is_enough(book, most):
             return None
-        if len(book.outstanding) + book.unmerged < most_ahead and not self._is_full(book):
+        if len(book.outstanding) + book.unmerged < most_ahead and not (self.stock.is_short and self._is_full(book)):
             return self._tickets.take()
         return None if book.outstanding else self._stuck_behind()
 
@@ -243,7 +244,8 @@ class Dispatch:
         order = Order(*ticket, slot, self.stock.largest_slot, self._shelf.shows(slot, book))
         book.outstanding[ticket.seq] = order
         self.stock.ordered_count += 1
-        self._behind.ordered(order, book)
+        if book.is_slow:
+            self._behind.ordered(order, book)
         self._words[slot] = ticket.seq
         if self._charges and (caution := self._charges.caution(ticket.seq, book.told_count)) is not None:
             book.cautions.append(caution)
@@ -253,7 +255,8 @@ class Dispatch:
     def _answered(self, seq: int, book: Book) -> Order:
         order = book.outstanding.pop(seq)
         self.stock.ordered_count -= 1
-        self.hunger.changed(book)
+        if book.hungry:
+            self.hunger.changed(book)
         return order
 
     def _is_valid(self, order: Order) -> bool:
@@ -265,7 +268,8 @@ class Dispatch:
         for one in ready:
             maker = self._books[one.worker]
             maker.unmerged -= 1
-            self.hunger.changed(maker)
+            if maker.hungry:
+                self.hunger.changed(maker)
         self.stock.unmerged_count += 1 - len(ready)
         self.stock.ready_count += len(ready)
         return ready

@@ -79,18 +79,22 @@ class Exchange:
             return delivery
         # Between these lines another thread may call restart(), which did not find this one any more, or close().
         with self._lock:
-            slot = delivery.parcel.slot if isinstance(delivery, Full) else None
-            if self.ready.is_void(delivery):
-                if slot is not None:
-                    self._ledger.thrown_away(slot)
+            number = delivery.parcel.slot if isinstance(delivery, Full) else -1
+            if delivery.ticket.seq < self.ready.first_valid:
+                if number >= 0:
+                    self._ledger.thrown_away(number)
                 return None
-            if slot is not None and slot not in self._shelf:
+            slot = self._shelf.get(number)
+            if slot is None and number >= 0:
                 return LoaderClosed("the loader was closed while a batch was handed out")
             self._bring_home()
             self._known.taken()
-            if isinstance(delivery, Full):
-                self._hold(delivery)
-            _ring(self._known.hunger.to_feed())
+            if slot is not None and isinstance(delivery, Full):
+                self._ledger.landing(number)
+                kind = Lease if self._ledger.busy_count < self._most_busy else Copies
+                delivery.hold = kind(slot, number, self.returns)
+            for book in self._known.hunger.to_feed():
+                book.bell.ring()
         return delivery
 
     def _awaited(self, timeout_s: float) -> Taken | None:
@@ -239,13 +243,6 @@ class Exchange:
     def _known(self) -> Dispatch:
         assert self.dispatch is not None
         return self.dispatch
-
-    def _hold(self, delivery: Full) -> None:
-        """Gives the delivery its hold on its slot."""
-        number = delivery.parcel.slot
-        self._ledger.landing(number)
-        kind = Lease if self._ledger.busy_count < self._most_busy else Copies
-        delivery.hold = kind(self._shelf[number], number, self.returns)
 
     def _bring_home(self) -> bool:
         """Counts the leases that came and went; says whether there were any. More may come while it does."""

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
 #: With a good stock, the consumer sees to new orders once it has taken what a worker makes in so long.
 _WORTH_ORDERING_NS = 1_000_000
+_FEW = 64
 
 
 class Hunger:
@@ -113,9 +114,14 @@ class Hunger:
 
     def _enqueue(self, book: Book) -> None:
         count = len(book.outstanding)
-        if book.queued_as != count:
-            book.queued_as = count
-            heapq.heappush(self._queue, (count, book.number))
+        if book.queued_as == count:
+            return
+        book.queued_as = count
+        if len(self._queue) > 4 * len(self._books) + _FEW:  # most entries are old, and nobody has met them
+            self._queue = [(one.queued_as, one.number) for one in self._hungry.values() if one.queued_as >= 0]
+            heapq.heapify(self._queue)
+            return  # it is among them
+        heapq.heappush(self._queue, (count, book.number))
 
     def _first(self) -> Book | None:
         while self._queue:

@@ -23,6 +23,8 @@ class Holder(Enum):
     BATCH = "leased"
     NOBODY = "lost"
 
+    __hash__ = object.__hash__  # there is one of each; Enum's own is written in Python, and asked several times a batch
+
 
 class LedgerError(AssertionError):
     """A slot was moved by somebody who does not hold it."""

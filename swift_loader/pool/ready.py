@@ -18,7 +18,8 @@ class Ready:
         self.first: Delivery | None = None
         """The very first delivery."""
         self._queue: SimpleQueue[Taken] = SimpleQueue()
-        self._first_valid = 0
+        self.first_valid = 0
+        """Deliveries below this number are void."""
 
     def put(self, deliveries: Iterable[Delivery]) -> None:
         """These may be taken."""
@@ -37,13 +38,9 @@ class Ready:
         except Empty:
             return None
 
-    def is_void(self, delivery: Delivery) -> bool:
-        """Whether it was made for others: `begin_anew` was called after it was taken, and did not find it any more."""
-        return delivery.ticket.seq < self._first_valid
-
     def begin_anew(self, first_valid: int) -> list[Delivery]:
         """What is below this number is void; gives back what was ready. Errors stay: wherever one asks for next."""
-        self._first_valid = first_valid
+        self.first_valid = first_valid
         found: list[Delivery] = []
         while (one := self.get(0.0)) is not None:
             if not isinstance(one, BaseException):

@@ -86,14 +86,12 @@ class Stock:
         return bool(book.outstanding) or self.ready_count >= self.ready_most
 
     def is_full(self, book: Book, leased_count: int) -> bool:
-        """Whether large batches together take as much memory as they may, those that wait for an earlier one too.
+        """Whether large batches together take as much memory as they may, waiting ones too. Asked if `is_short`.
 
         Args:
             book: Whose worker is to make another one.
             leased_count: So many the consumer holds.
         """
-        if not self.is_short:
-            return False
         workers = self._config.worker_count
         count = self.ready_count + self.ordered_count + self.unmerged_count
         # One is in use. While the next one is taken there are two of them for a moment: not worth a slot of its own.
