@@ -115,7 +115,8 @@ class Play:
         attachment = None if worker.has_told else Attachment(spec=LAYOUT)
         worker.has_told = True
         if self.exchange._shelf.get(order.slot) is None:
-            self.exchange._shelf.put(order.slot, Paper(), worker.book)
+            paper: Any = Paper()
+            self.exchange._shelf.put(order.slot, paper, worker.book)
         parcel = Parcel(order.seq, order.slot, 0, 1, NBYTES, Cost(fetch_ns=BATCH_NS), attachment)
         self.exchange.came(worker.book, [parcel], [], 0)
 
