@@ -167,7 +167,7 @@ class SwiftLoader(TorchLike):
             dataset_kwargs=samples.dataset_kwargs,
             dataset=samples.given,
             config=config,
-            seed=self._agreed_seed() if runtime is None else runtime.seed,
+            seed=self._agreed_seed() if runtime is None else runtime.recipe.seed,
             consumer=known if consumer_index is None else checked_index(consumer_index, config.consumer_count),
             origin=origin_for(config, samples.dataset_class, samples.dataset_kwargs, samples.given),
         )
@@ -184,7 +184,7 @@ class SwiftLoader(TorchLike):
         """
         runtime = self._runtime
         if runtime is not None and runtime.plan is not None:
-            return runtime.plan.step_count(runtime.epoch, runtime.consumer)
+            return runtime.plan.step_count(runtime.course.epoch, runtime.consumer)
         config = self._config
         recipe = Recipe(None, {}, None, config, self._lot.seed, 0)
         plan = recipe.plan(self._samples.facts_for(config.plan))
@@ -202,7 +202,8 @@ class SwiftLoader(TorchLike):
     @property
     def last_batch_mask(self) -> torch.Tensor:
         """For the batch handed out last: False for a sample that only repeats another to fill up, else True."""
-        return self._started().last_batch_mask()
+        runtime = self._started()
+        return runtime.course.mask(runtime.plan)
 
     @property
     def nb_consumer(self) -> int:
@@ -223,7 +224,7 @@ class SwiftLoader(TorchLike):
         epoch = checked_epoch(epoch)
         self._refuse_closed()
         if self._runtime is not None:
-            self._runtime.set_epoch(epoch)
+            self._runtime.course.set_epoch(epoch)
         else:
             self._state = self._state.turned_to(epoch)
 
@@ -245,7 +246,7 @@ class SwiftLoader(TorchLike):
             except ConfigError:  # ranks have yet to find each other
                 seed = None
             return dataclasses.replace(self._state, seed=seed).to_dict()
-        return State(runtime.position, runtime.seed, runtime.settings()).to_dict()
+        return State(runtime.course.position, runtime.recipe.seed, runtime.settings()).to_dict()
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Has the next iteration go on where the state was taken, with the rest of that epoch.
@@ -266,7 +267,7 @@ class SwiftLoader(TorchLike):
         runtime = self._runtime
         if runtime is None:
             return
-        if loaded.seed in (None, runtime.seed):
+        if loaded.seed in (None, runtime.recipe.seed):
             runtime.resume(loaded)
             return
         runtime.close()  # its workers draw from another seed

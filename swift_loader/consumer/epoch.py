@@ -34,12 +34,12 @@ class Epoch:
             if runtime is None:
                 runtime = self._runtime = self._started()
                 self._is_over = runtime.begin() == 0
-                self._number = runtime.iteration
+                self._number = runtime.course.iteration
                 self._looks = runtime.looks
                 self._handed_ns = perf_counter_ns() if self._looks else 0
             if self._is_over:
                 raise StopIteration
-            if runtime.iteration != self._number:
+            if runtime.course.iteration != self._number:
                 raise SwiftLoaderError("this iteration was left when another one began: only the newest goes on")
             if runtime.closed:
                 raise LoaderClosed(runtime.why_closed)
@@ -48,6 +48,6 @@ class Epoch:
             finally:
                 if self._looks:
                     self._handed_ns = perf_counter_ns()
-                if runtime.is_over:
+                if runtime.course.is_over:
                     self._is_over = True
                     runtime.end()

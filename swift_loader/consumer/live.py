@@ -37,10 +37,8 @@ class Live:
     """One loader, as it is shown."""
 
     def __init__(self, recipe: Recipe, view: View | None) -> None:
-        config = recipe.config
         self._recipe = recipe
         self._dataset = getattr(recipe.dataset_class, "__name__", None) or type(recipe.dataset).__name__
-        self._is_measured = config.measures
         self._board = Board()
         self._view = view
         self._began_ns = perf_counter_ns()
@@ -120,7 +118,7 @@ class Live:
             consumer_count=config.consumer_count,
             dataset=self._dataset,
             batch_size=config.batch_size,
-            is_measured=self._is_measured,
+            is_measured=config.measures,
             began_ns=self._began_ns,
             posted_ns=now_ns,
             epoch=self._epoch,

@@ -13,12 +13,12 @@ Knows where in the stream of batches the consumer is; the user's side of it (arg
 from __future__ import annotations
 
 import os
-from dataclasses import replace
 from time import perf_counter_ns
 from typing import TYPE_CHECKING, Any
 from weakref import WeakSet
 
 from swift_loader.consumer import ranks
+from swift_loader.consumer.course import Course
 from swift_loader.consumer.dock import Dock, landed
 from swift_loader.consumer.flight import FlightRecorder
 from swift_loader.consumer.inline import InlinePool
@@ -29,7 +29,6 @@ from swift_loader.device.landing import Landing
 from swift_loader.device.stage import Stage, StageAhead
 from swift_loader.engines.choose import sites_for
 from swift_loader.errors import (
-    ConfigError,
     DataError,
     LayoutError,
     LoaderClosed,
@@ -39,7 +38,7 @@ from swift_loader.errors import (
 )
 from swift_loader.host.systems import in_forked_children
 from swift_loader.host.warn import warn_user
-from swift_loader.plan.plan import EpochPlan, Plan
+from swift_loader.plan.plan import Plan
 from swift_loader.plan.position import Position, Setting, State
 from swift_loader.plan.runs import Runs
 from swift_loader.pool.failures import place_of
@@ -51,8 +50,6 @@ from swift_loader.wire.facts import Facts, wants_runs
 from swift_loader.wire.recipe import Recipe
 
 if TYPE_CHECKING:
-    import torch
-
     from swift_loader.consumer.source import Source
     from swift_loader.pool.view import Onlooker
     from swift_loader.settings.loader import LoaderConfig
@@ -80,13 +77,6 @@ class Runtime:
     closed = False
     why_closed = "this loader was closed; make another one"
     plan: Plan | None = None
-    epoch = 0
-    """The epoch that is iterated, or was last."""
-    iteration = 0
-    """The number of the iteration that goes on. Not the iteration itself: it holds the loader, which would then be in a
-    cycle, and a forgotten one would be seen late or never."""
-    _step_count = 0
-    _taken: tuple[int, int, int] | None = None
     _is_adrift = False
     """The consumer's thread was interrupted as it took a batch, which may be in nobody's hands now."""
 
@@ -95,13 +85,9 @@ class Runtime:
         config = recipe.config
         self.pid = os.getpid()
         self.consumer = recipe.consumer
-        self.seed = recipe.seed
-        self.position = Position()
-        """What is handed out next, if the iteration goes on."""
-        self._begins = State.of_epoch()
-        """Where the next iteration begins."""
+        self.course = Course(recipe.consumer)
         self._left_out = LeftOut(config.max_skipped, recipe.consumer)
-        self._recipe = recipe
+        self.recipe = recipe
         self._stage = stage
         self._witness = Witness(recipe, starves)
         self.flight = FlightRecorder(recipe)
@@ -133,13 +119,13 @@ class Runtime:
         except SwiftLoaderError as error:
             self._witness.failed(error)
             raise
-        config = self._recipe.config
+        config = self.recipe.config
         self._agreement = ranks.Agreement(self.consumer, ordinal, self._source.broke)
         self._agreement.check(self.plan.fingerprint(), config.consumer_count)
         if self.looks:
             self._figures = ranks.Figures.of_world(self.consumer, config.consumer_count, ordinal)
         self._stage.open()
-        for surprise in surprises(self.plan, config, self.consumer, self._recipe.dataset_name):
+        for surprise in surprises(self.plan, config, self.consumer, self.recipe.dataset_name):
             warn_user(surprise, UserWarning)
         self._witness.info("started", workers=config.worker_count, steps=self.plan.step_count(0, self.consumer))
 
@@ -147,41 +133,29 @@ class Runtime:
         """An iteration takes its first batch; gives back how many there are."""
         assert self.plan is not None
         self.end()  # an epoch that was left early counts for itself
-        self.iteration += 1
-        if self.position != self._begins.position:
-            self._go_to(self._begins.position)
+        course = self.course
+        course.iteration += 1
+        if course.position != course.begins.position:
+            self._go_to(course.begins.position)
         if self._landing is not None:
             self._landing.start()
-        self.epoch = self.position.epoch
-        self._begins = State.of_epoch(self.epoch + 1)
-        self._step_count = self.plan.step_count(self.epoch, self.consumer)
-        self._witness.begin_epoch(self.position, self._step_count)
-        left = self.position.left(self._step_count)
+        left = course.begin_epoch(self.plan)
+        self._witness.begin_epoch(course.position, course.step_count)
         if left == 0:  # an epoch without a batch is over as it begins
-            self._go_to(self._begins.position)
+            self._go_to(course.begins.position)
         return left
 
     def _go_to(self, position: Position) -> None:
         first = self._source.restart(position)
         if self._landing is not None:
             self._landing.restart(first)
-        self.position = position.copy()
+        self.course.position = position.copy()
         self._is_adrift = False
-
-    @property
-    def next_epoch(self) -> int:
-        """The epoch of the next iteration."""
-        return self._begins.position.epoch
 
     @property
     def sample_count(self) -> int:
         """As the workers have counted them."""
         return self._source.sample_count
-
-    @property
-    def is_over(self) -> bool:
-        """Whether all batches of the epoch that is iterated were handed out."""
-        return self.position.epoch != self.epoch
 
     def next_batch(self, busy_ns: int) -> Any:
         """Takes a delivery, lands it and notes what it cost."""
@@ -190,12 +164,12 @@ class Runtime:
         if looks and self._witness.live is not None:
             self._witness.live.asked(asked)
         if self._is_adrift:
-            self._go_to(self.position)
+            self._go_to(self.course.position)
         landing = self._landing
         try:
             with profiled("wait for data"):
                 delivery = self._source.take(self._stage.settle) if landing is None else landing.take()
-            self.position.took(delivery.ticket.step, self._step_count)
+            self.course.took(delivery.ticket.step)
         except BaseException as error:
             self._is_adrift = not isinstance(error, SwiftLoaderError)  # ours come in place of a batch
             self._witness.failed(error)
@@ -210,7 +184,7 @@ class Runtime:
             unreadable = DataError(f"{error} ({place_of(delivery, self.consumer)})")
             raise self._told(unreadable, delivery.ticket.epoch, delivery.ticket.step) from error.__cause__
         ticket, parcel = delivery.ticket, delivery.parcel
-        self._taken = (ticket.epoch, ticket.step, parcel.rows)
+        self.course.handed(ticket.epoch, ticket.step, parcel.rows)
         if parcel.attachment is not None and parcel.attachment.skipped:
             self._leave_out(parcel.attachment.skipped, ticket.epoch, ticket.step)
         if looks:
@@ -233,7 +207,7 @@ class Runtime:
     def end(self) -> None:
         """An iteration has come to its end: what was noted of it is summed up, and told to the other ranks."""
         self._look_around()
-        standing = self._witness.end_epoch(self.epoch)
+        standing = self._witness.end_epoch(self.course.epoch)
         if standing is not None and self._figures is not None:
             self._figures.tell(standing)
 
@@ -243,7 +217,7 @@ class Runtime:
 
     def report(self) -> str:
         """The last epoch that was summed up, or the first one so far, as a page of 80 columns."""
-        if not self._recipe.config.benchmark:
+        if not self.recipe.config.benchmark:
             return "swift_loader: nothing was measured, since benchmark=False"
         self._look_around()
         account = self._witness.account()
@@ -261,33 +235,17 @@ class Runtime:
         standings = [mine] if self._figures is None else self._figures.all(mine, timeout_s)
         return rank_table(standings)
 
-    def set_epoch(self, epoch: int) -> None:
-        """Has the next iteration begin there; the one that goes on is not disturbed."""
-        self._begins = self._begins.turned_to(epoch)
-
     def settings(self) -> dict[str, Setting]:
         """All that decides which batches there are."""
         assert self.plan is not None
-        return settings_of(self.plan, self._recipe.config)
+        return settings_of(self.plan, self.recipe.config)
 
     def resume(self, state: State) -> None:
         """Has the next iteration begin where the state was taken; the one that goes on ends."""
         state.refuse_other(self.settings())
-        self.iteration += 1
-        self._begins = replace(state, position=state.position.copy())
-        self.epoch = max(0, state.position.epoch - (not state.position.is_inside))
-        if self.position != state.position:
+        self.course.resume(state)
+        if self.course.position != state.position:
             self._go_to(state.position)  # at once, so that workers turn to it now
-
-    def last_batch_mask(self) -> torch.Tensor:
-        import torch  # noqa: PLC0415 - importing the package must not import torch
-
-        if self._taken is None:
-            raise ConfigError("last_batch_mask tells about the batch handed out last, and none was")
-        epoch, step, rows = self._taken
-        plan = self.plan
-        mask = plan.mask(epoch, self.consumer, step) if isinstance(plan, EpochPlan) else None
-        return torch.ones(rows, dtype=torch.bool) if mask is None else torch.tensor(mask)
 
     def worker_pids(self) -> list[int]:
         return self._source.worker_pids()
@@ -299,7 +257,7 @@ class Runtime:
             **self._witness.statistics(),
             **self._source.statistics(),
             "samples_skipped": self._left_out.count,
-            "epoch": self.epoch,
+            "epoch": self.course.epoch,
         }
 
     def abandon(self) -> None:
@@ -328,7 +286,8 @@ class Runtime:
         self._source.tell_notes()  # last, since a user may have made warnings errors
 
     def __repr__(self) -> str:
-        return f"consumer {self.consumer}, epoch {self.position.epoch}, step {self.position.step}"
+        at = self.course.position
+        return f"consumer {self.consumer}, epoch {at.epoch}, step {at.step}"
 
 
 def settings_of(plan: Plan, config: LoaderConfig) -> dict[str, Setting]:

@@ -106,7 +106,7 @@ class BatchIndices:
 
     def __iter__(self) -> Iterator[list[int]]:
         runtime = self._loader._started()
-        plan, consumer, epoch = runtime.plan, runtime.consumer, runtime.next_epoch
+        plan, consumer, epoch = runtime.plan, runtime.consumer, runtime.course.next_epoch
         assert plan is not None
         warn_user(
             f"the batches of epoch {epoch} are made outside of the loader, of the indices in loader.batch_sampler: the "

@@ -46,8 +46,6 @@ class Book:
     of one that has just died is made again."""
     hungry = False
     """It could have taken an order and got none. Written by `Hunger`."""
-    queued_as = -1
-    """The number of orders under which `Hunger` has it in its queue; -1 where it has not."""
     lacks_slot = False
     """It got none, the last time, since there was no slot."""
     unmerged = 0

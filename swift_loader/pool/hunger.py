@@ -30,6 +30,8 @@ class Hunger:
         """All of them, by their numbers; who has waited longest comes first."""
         self._queue: list[tuple[int, int]] = []
         """Of those the ones that may take a new ticket: how many orders, and whose. A heap."""
+        self._queued_as: dict[int, int] = {}
+        """Under how many orders each of those is in the queue."""
         self._taken = 0
         """Deliveries since the consumer last saw to new orders ..."""
         self._slowest_ns = 0.0
@@ -48,7 +50,7 @@ class Hunger:
         if book.hungry:
             book.hungry = False
             del self._hungry[book.number]
-            book.queued_as = -1
+            self._queued_as.pop(book.number, None)
 
     def changed(self, book: Book) -> None:
         """A worker has another number of orders, or of parcels that wait."""
@@ -83,8 +85,9 @@ class Hunger:
             return []
         fed: list[Book] = []
         while (book := self._first()) is not None:
+            # One that has run ahead too far comes back when something of its own is merged.
             heapq.heappop(self._queue)
-            book.queued_as = -1  # one that has run ahead too far comes back when something of its own is merged
+            del self._queued_as[book.number]
             depth, count = stock.depth(book), len(book.outstanding)
             if count + book.unmerged < stock.most_ahead(depth, book.width):
                 self.ends(book)
@@ -114,11 +117,11 @@ class Hunger:
 
     def _enqueue(self, book: Book) -> None:
         count = len(book.outstanding)
-        if book.queued_as == count:
+        if self._queued_as.get(book.number) == count:
             return
-        book.queued_as = count
+        self._queued_as[book.number] = count
         if len(self._queue) > 4 * len(self._books) + _FEW:  # most entries are old, and nobody has met them
-            self._queue = [(one.queued_as, one.number) for one in self._hungry.values() if one.queued_as >= 0]
+            self._queue = [(count, number) for number, count in self._queued_as.items()]
             heapq.heapify(self._queue)
             return  # it is among them
         heapq.heappush(self._queue, (count, book.number))
@@ -127,10 +130,10 @@ class Hunger:
         while self._queue:
             count, number = self._queue[0]
             book = self._books[number]
-            if book.queued_as == count:
+            if self._queued_as.get(number) == count:
                 if book.takes_orders:
                     return book
-                book.queued_as = -1
+                del self._queued_as[number]
             heapq.heappop(self._queue)
         return None
 
