@@ -10,7 +10,7 @@ import sys
 import pytest
 
 import swift_loader
-from swift_loader import ConfigError, SwiftLoader, SwiftLoaderError, WorkerError
+from swift_loader import ConfigError, SwiftLoader, SwiftLoaderError, WeightedPlan, WorkerError
 from swift_loader.settings.arguments import Settings
 from swift_loader.settings.loader import LoaderConfig
 from tests.api.argument_table import DESIGNED, REQUIRED
@@ -136,3 +136,20 @@ def test_constructing_starts_no_worker_and_no_thread_and_loads_no_torch():
         "sys.exit(threading.active_count() - 1 + len(none) + len(family[1:]) + ('torch' in sys.modules))"
     )
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+@pytest.mark.parametrize(
+    ("settings", "mixed"),
+    [
+        ({}, 64),
+        ({"nearby_mix": 5}, 5),
+        ({"elastic": True}, 192),  # a quarter of the global batch
+        ({"elastic": True, "nearby_mix": 5}, 5),
+        ({"nearby_shuffle": 100}, None),
+        ({"nearby_shuffle": 0}, None),
+        ({"plan": WeightedPlan([1.0], 2)}, None),
+    ],
+)
+def test_so_many_runs_are_mixed(settings, mixed):
+    assert LoaderConfig.parse(256, 3, 1, True, settings).runs_mix == mixed
+    assert LoaderConfig.parse(256, 3, 1, False, settings).runs_mix is None
