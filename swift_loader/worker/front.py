@@ -38,20 +38,26 @@ def front_of(dataset: Any, config: LoaderConfig) -> Front | None:
     if config.random_per == "sample":
         return None
     reader = dataset if hasattr(dataset, "read_into") else tensor_rows_of(dataset)
-    return None if reader is None else _OfUser(reader)
+    return None if reader is None else _OfUser(reader, is_patient=config.retries > 0 or config.on_error == "skip")
 
 
 class _OfUser:
     """The public ``dataset.read_into(indices, rows)``."""
 
-    def __init__(self, reader: Any) -> None:
+    def __init__(self, reader: Any, *, is_patient: bool) -> None:
         self._reader = reader
+        self._is_patient = is_patient
 
     def find(self, indices: list[int], spec: BatchSpec) -> list[int]:  # noqa: ARG002 - it can have any
         return indices
 
     def read_into(self, found: list[int], writer: RowWriter, count: int) -> bool:
-        self._reader.read_into(found, writer.rows(count))
+        try:
+            self._reader.read_into(found, writer.rows(count))
+        except Exception:
+            if not self._is_patient:
+                raise
+            return False  # which sample it was, and whether it comes another time, is seen when each is asked for alone
         return True
 
 

@@ -116,7 +116,7 @@ def test_samples_are_kept_and_repeated_as_those_of_any_dataset(folder: Path, tmp
     assert sorted(numbers(repeated, WAYS[1])) == sorted(2 * list(range(COUNT)))
 
 
-def test_a_damaged_sample_ends_the_epoch_with_its_place(tmp_path: Path) -> None:
+def test_a_damaged_sample_ends_the_epoch_with_its_place_or_is_left_out(tmp_path: Path) -> None:
     write_set(tmp_path, 20, per_shard=10)
     offset = int(ShardDataset(tmp_path)._shards[1].table.entries[3, 4, 0])
     with (tmp_path / "shard-000001.tar").open("r+b") as file:
@@ -131,6 +131,10 @@ def test_a_damaged_sample_ends_the_epoch_with_its_place(tmp_path: Path) -> None:
     error = caught.value
     assert (error.shard, error.offset, error.key, error.step) == ("shard-000001.tar", offset, "000000013", 1)
     assert str(error).count("shard-000001.tar") == str(error).count("byte") == 1
+    with started(ShardDataset, kwargs, on_error="skip") as loader:
+        found = [plain(batch) for batch in loader]
+        assert loader.statistics()["samples_skipped"] == 1
+    assert sorted(numbers(found, WAYS[0])) == [at for at in range(20) if at != 13]
 
 
 def test_a_dataset_that_is_given_travels_small(folder: Path) -> None:
