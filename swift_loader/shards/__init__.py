@@ -11,43 +11,62 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from swift_loader.shards.catalog import Catalog
+    from swift_loader.shards.creating import Created, Progress, create, merge
     from swift_loader.shards.dataset import ShardDataset
     from swift_loader.shards.images import ImageFolder
     from swift_loader.shards.indexing import index
+    from swift_loader.shards.making import Indices, Making
     from swift_loader.shards.opening import read_catalog, read_table
     from swift_loader.shards.store import store_at
     from swift_loader.shards.table import Table
     from swift_loader.shards.tokens import TokenDataset
+    from swift_loader.shards.verifying import Damage, verify
 
 _HOMES = {
-    "Catalog": "swift_loader.shards.catalog",
-    "ImageFolder": "swift_loader.shards.images",
-    "ShardDataset": "swift_loader.shards.dataset",
-    "Table": "swift_loader.shards.table",
-    "TokenDataset": "swift_loader.shards.tokens",
-    "index": "swift_loader.shards.indexing",
-    "read_catalog": "swift_loader.shards.opening",
-    "read_table": "swift_loader.shards.opening",
-    "store_at": "swift_loader.shards.store",
+    "Catalog": "catalog",
+    "Created": "creating",
+    "Damage": "verifying",
+    "ImageFolder": "images",
+    "Indices": "making",
+    "Making": "making",
+    "Progress": "creating",
+    "ShardDataset": "dataset",
+    "Table": "table",
+    "TokenDataset": "tokens",
+    "create": "creating",
+    "index": "indexing",
+    "merge": "creating",
+    "read_catalog": "opening",
+    "read_table": "opening",
+    "store_at": "store",
+    "verify": "verifying",
 }
 
 __all__ = [
     "Catalog",
+    "Created",
+    "Damage",
     "ImageFolder",
+    "Indices",
+    "Making",
+    "Progress",
     "ShardDataset",
     "Table",
     "TokenDataset",
+    "create",
     "index",
+    "merge",
     "read_catalog",
     "read_table",
     "store_at",
+    "verify",
 ]
 
 
 def __getattr__(name: str) -> Any:
     if name not in _HOMES:
         raise AttributeError(f"module 'swift_loader.shards' has no attribute {name!r}")
-    value = getattr(importlib.import_module(_HOMES[name]), name)
+    value = getattr(importlib.import_module(f"swift_loader.shards.{_HOMES[name]}"), name)
     globals()[name] = value
     return value
 

@@ -97,6 +97,7 @@ ENDS = {
     ("worker/threads.py", "opens a file"): "the kernel's",
     ("reuse/carousel.py", "opens a file"): "the trainer's, through /proc",
     ("reuse/files.py", "opens a file"): "the store's: O_NONBLOCK, and refused if it is no file",
+    ("shards/encode.py", "opens a file"): "a picture's, which the user's dataset has just opened or names",
     ("shards/folder.py", "flock"): "never waits: LOCK_NB",
     ("shards/folder.py", "opens a file"): "the user's shards: O_NONBLOCK, and refused if it is no file; or new",
     ("reuse/shared.py", "opens a file"): "anonymous, in memory, through /proc",

@@ -1,0 +1,265 @@
+"""Writes shards one after the other. It knows bytes and limits; what is written, from where on, is `creating`'s."""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+
+from swift_loader.errors import ShardError
+from swift_loader.host.warn import warn_user
+from swift_loader.host.xxhash import WideDigest, digest_of
+from swift_loader.shards import tar
+from swift_loader.shards.catalog import Shard
+from swift_loader.shards.encode import Encoded
+from swift_loader.shards.fields import COLUMN, MOST_FIELDS, Field
+from swift_loader.shards.opening import describe
+from swift_loader.shards.store import Draft, Store
+from swift_loader.shards.table import (
+    ABSENT,
+    ENTRY_NBYTES,
+    FOOTER_FROM_END,
+    FOOTER_NBYTES,
+    MEMBER,
+    MOST_SAMPLES,
+    Footer,
+    Origin,
+    Table,
+    padded_end,
+    sections_of,
+)
+
+#: So much is collected before it is written.
+_WRITTEN_AT_ONCE = 1 << 20
+#: Smaller pieces are put together first: one call is cheaper than many.
+_SMALL_PIECE = 8 << 10
+#: Up to here a float is any whole number.
+_EXACT = 1 << 53
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """When a shard is full."""
+
+    nbytes: int
+    samples: int = MOST_SAMPLES
+
+
+class ShardWriter:
+    """Writes samples into shards of a store.
+
+    Args:
+        store: Where to.
+        name: What the k-th shard that is written here is called.
+        limits: When a shard is full.
+        origin: Of the first sample; positions of further shards follow.
+        on_shard: Called with each shard that is there now, and its fields.
+    """
+
+    def __init__(
+        self,
+        store: Store,
+        name: Callable[[int], str],
+        limits: Limits,
+        origin: Origin,
+        on_shard: Callable[[Shard, Sequence[Field]], None],
+    ) -> None:
+        self._store, self._name, self._limits, self._origin, self._on_shard = store, name, limits, origin, on_shard
+        self._number = 0
+        self._shard: _Shard | None = None
+        self._has_warned = False
+
+    def add(self, key: bytes, fields: Sequence[Encoded]) -> None:
+        """Writes a sample: its fields, in the order of their names."""
+        shard = self._shard
+        if shard is not None and not shard.has_room(key, fields, self._limits):
+            self._end(shard, is_last=False)
+            shard = None
+        if shard is None:
+            shard = self._shard = _Shard(self._store.draft(self._name(self._number)))
+            if not self._has_warned and not shard.has_room(key, fields, self._limits):
+                self._has_warned = True
+                warn_user(f"a single sample ({key.decode()}) takes more than maxsize={self._limits.nbytes:,} bytes")
+        shard.add(key, fields)
+
+    def finish(self) -> None:
+        """Writes what is left: the last shard."""
+        if self._shard is not None:
+            self._end(self._shard, is_last=True)
+
+    def abandon(self) -> None:
+        """Drops the shard that is being written."""
+        if self._shard is not None:
+            self._shard.draft.discard()
+            self._shard = None
+
+    def _end(self, shard: _Shard, *, is_last: bool) -> None:
+        name = self._name(self._number)
+        line, fields = shard.end(name, replace(self._origin, is_last=is_last))
+        try:
+            shard.draft.publish()
+        except FileExistsError:
+            there = describe(self._store, name, self._store.nbytes(name))
+            if there.shard != line:
+                raise ShardError("another writer has put another shard there").within(name, self._store.where) from None
+        finally:
+            shard.draft.discard()
+        self._shard = None
+        self._number += 1
+        self._origin = replace(self._origin, position=self._origin.position + line.samples)
+        self._on_shard(line, fields)
+
+
+class _Shard:
+    """A shard that is being written."""
+
+    def __init__(self, draft: Draft) -> None:
+        self.draft = draft
+        self._digest = WideDigest()
+        self._pieces: list[Any] = []
+        self._waiting = 0
+        self._place = 0
+        self._keys: dict[bytes, None] = {}
+        self._keys_nbytes = 0
+        self._entries = array("Q")
+        #: From which sample on samples have which fields.
+        self._turns: list[tuple[int, tuple[str, ...]]] = []
+        self._names: tuple[str, ...] = ()
+        self._all_names: set[str] = set()
+        self._numbers: dict[str, list[int | float]] = {}
+        self._arrays: dict[str, Field | None] = {}
+
+    def has_room(self, key: bytes, fields: Sequence[Encoded], limits: Limits) -> bool:
+        """Whether the shard would be within its limits with one sample more."""
+        count = len(self._keys) + 1
+        if count > limits.samples:
+            return False
+        width = len(self._all_names) + len(fields)
+        place = self._place + sum(
+            tar.header_nbytes(len(key) + 1 + len(name)) + tar.padded(len(data)) for name, data, _, _ in fields
+        )
+        keys = self._keys_nbytes + len(key)
+        if place + count * (width * (ENTRY_NBYTES + 8) + 8) + keys + width * 64 + 8192 <= limits.nbytes:
+            return True
+        numeric = {field.name for field in fields if field.number is not None} | self._numbers.keys()
+        names = self._all_names.union(field.name for field in fields)
+        table = padded_end(sections_of(count, len(names), len(numeric), keys))
+        return place + tar.BLOCK + table + FOOTER_FROM_END <= limits.nbytes
+
+    def add(self, key: bytes, fields: Sequence[Encoded]) -> None:
+        """Writes a sample."""
+        number = len(self._keys)
+        names = tuple([field.name for field in fields])
+        if names != self._names:
+            self._turn(number, names, key)
+        self._keys[key] = None
+        if len(self._keys) == number:
+            raise ShardError("two samples of a shard have one key").within(key=key.decode())
+        self._keys_nbytes += len(key)
+        pieces, place, entries = self._pieces, self._place, self._entries
+        before = place
+        for name, data, value, known in fields:
+            nbytes = len(data)
+            head = tar.header(b"%b.%b" % (key, name.encode()), nbytes)
+            padding = -nbytes % tar.BLOCK
+            place += len(head)
+            pieces += (head, data, tar.PADDING[padding])
+            entries.extend((place, nbytes, digest_of(data)))
+            place += nbytes + padding
+            if value is not None:
+                self._numbers.setdefault(name, []).append(value)
+            if known is not None or name in self._arrays:
+                self._note_array(name, known, number)
+        self._waiting += place - before
+        self._place = place
+        if self._waiting >= _WRITTEN_AT_ONCE:
+            self._write_out()
+
+    def end(self, name: str, origin: Origin) -> tuple[Shard, tuple[Field, ...]]:
+        """Writes the table and all that comes behind it."""
+        self._write_out()
+        table = self._table(origin)
+        data = table.written()
+        table_offset = self._place + tar.BLOCK
+        nbytes = table_offset + len(data) + FOOTER_FROM_END
+        footer = Footer(table_offset, len(data), digest_of(data), nbytes, table.samples)
+        self.draft.write([tar.header(MEMBER, len(data) + FOOTER_NBYTES), data, footer.written(), tar.END])
+        numbers = (table_offset, len(data), footer.table_digest)
+        return Shard(name, table.samples, nbytes, *numbers, table.payload_digest), table.fields
+
+    def _turn(self, number: int, names: tuple[str, ...], key: bytes) -> None:
+        if not names:
+            raise ShardError("a sample has no field").within(key=key.decode())
+        for left, right in pairwise(names):
+            if left >= right:
+                raise ShardError(
+                    f"a sample has two fields {left!r}: name each, as in fields={{'a.npy': 0, 'b.npy': 1}}"
+                ).within(key=key.decode())
+        self._all_names.update(names)
+        if len(self._all_names) > MOST_FIELDS:
+            many = ShardError.at("the samples of a shard have too many fields", None, MOST_FIELDS, len(self._all_names))
+            raise many.within(key=key.decode())
+        self._names = names
+        self._turns.append((number, names))
+
+    def _note_array(self, name: str, known: Field | None, number: int) -> None:
+        """Arrays are alike in all samples, or the table does not say what they are."""
+        if name not in self._arrays:
+            is_first = number == 0 or name not in {n for turn in self._turns if turn[0] < number for n in turn[1]}
+            self._arrays[name] = known if is_first else None
+        elif known != self._arrays[name]:
+            self._arrays[name] = None
+
+    def _write_out(self) -> None:
+        pieces, self._pieces = self._pieces, []
+        if self._waiting < _SMALL_PIECE * len(pieces):
+            pieces = [b"".join(pieces)]
+        self._waiting = 0
+        for piece in pieces:
+            self._digest.update(piece)
+        self.draft.write(pieces)
+
+    def _table(self, origin: Origin) -> Table:
+        count, names = len(self._keys), sorted(self._all_names)
+        columns = {
+            name: column
+            for name in names
+            if len(numbers := self._numbers.get(name, ())) == count and (column := _column(numbers)) is not None
+        }
+        fields = tuple(_field(name, columns.get(name), self._arrays.get(name)) for name in names)
+        keys = list(self._keys)
+        key_ends = np.cumsum(np.fromiter(map(len, keys), np.uint64, count), dtype="<u8")
+        return Table(
+            count, fields, self._place, self._digest.digest(), self._entry_matrix(names), columns, key_ends,
+            memoryview(b"".join(keys)), origin,
+        )  # fmt: skip
+
+    def _entry_matrix(self, names: list[str]) -> Any:
+        count, flat = len(self._keys), np.frombuffer(self._entries, np.uint64).astype("<u8", copy=False)
+        matrix = np.zeros((count, len(names), 3), "<u8")
+        matrix[:, :, 1] = ABSENT
+        done = 0
+        for (begin, turn), (end, _) in zip(self._turns, [*self._turns[1:], (count, ())], strict=True):
+            nbytes = (end - begin) * len(turn) * 3
+            columns = [names.index(name) for name in turn]
+            matrix[begin:end, columns] = flat[done : done + nbytes].reshape(end - begin, len(turn), 3)
+            done += nbytes
+        return matrix
+
+
+def _column(numbers: Sequence[int | float]) -> Any:
+    """None where it would not be the numbers themselves."""
+    whole = [number for number in numbers if type(number) is int]
+    if len(whole) == len(numbers):
+        return np.array(numbers, "<i8")
+    return np.array(numbers, "<f8") if all(abs(number) <= _EXACT for number in whole) else None
+
+
+def _field(name: str, column: Any, known: Field | None) -> Field:
+    if column is not None:
+        return Field(name, column.dtype.str, flags=COLUMN)
+    return Field(name) if known is None else replace(known, name=name)
