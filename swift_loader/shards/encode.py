@@ -26,13 +26,14 @@ from swift_loader.shards.fields import MOST_DIMENSIONS, Field, field_of
 WHOLE = ("cls", "cls2", "class", "count", "index", "inx", "id")
 TEXT = ("txt", "text", "transcript", "html", "htm", "xml", "csv", "tsv", "md", "yaml", "yml", "srt", "vtt")
 JSON = ("json", "jsn")
-_PLAIN = (*WHOLE, *JSON, "txt", "text")
+_REAL = (*JSON, "txt", "text")
+_PLAIN = (*WHOLE, *_REAL)
 _JPEG, _PNG = ("jpg", "jpeg"), ("png",)
 _FILES = {"JPEG": _JPEG, "PNG": _PNG}
 #: Modes of pictures that these files have.
 _MODES = {"JPEG": ("L", "RGB", "CMYK"), "PNG": ("1", "L", "LA", "I;16", "P", "RGB", "RGBA")}
 _CHANNELS = (1, 3, 4)
-_INT64 = range(-(1 << 63), 1 << 63)
+_LEAST, _MOST = -(1 << 63), (1 << 63) - 1
 _PLAIN_DTYPES = "biufc"
 
 
@@ -154,6 +155,13 @@ def _ended(field: str, endings: tuple[str, ...]) -> str:
     return field_of(f"{field}.{endings[0]}" if field else endings[0])
 
 
+@lru_cache(4096)
+def _number_name(field: str, endings: tuple[str, ...]) -> tuple[str, bool]:
+    """A number's field, and whether it is an array all the same."""
+    is_array = _has_ending(field, ("npy",))
+    return (field_of(field) if is_array else _ended(field, endings)), is_array
+
+
 def _has_ending(field: str, endings: tuple[str, ...]) -> bool:
     return field.rpartition(".")[2].lower() in endings
 
@@ -175,16 +183,18 @@ def _file(field: str, value: Path) -> Encoded:
 
 
 def _whole(field: str, value: Any) -> Encoded:
-    if _has_ending(field, ("npy",)):
-        return _npy(field_of(field), np.asarray(value))
+    name, is_array = _number_name(field, _PLAIN)
+    if is_array:
+        return _npy(name, np.asarray(value))
     number = int(value)
-    return Encoded(_ended(field, _PLAIN), b"%d" % number, number if number in _INT64 else None)
+    return Encoded(name, b"%d" % number, number if _LEAST <= number <= _MOST else None)
 
 
 def _real(field: str, value: Any) -> Encoded:
-    if _has_ending(field, ("npy",)):
-        return _npy(field_of(field), np.asarray(value))
-    return Encoded(_ended(field, (*JSON, "txt", "text")), json.dumps(float(value)).encode(), float(value))
+    name, is_array = _number_name(field, _REAL)
+    if is_array:
+        return _npy(name, np.asarray(value))
+    return Encoded(name, json.dumps(float(value)).encode(), float(value))
 
 
 def _text(field: str, value: Any) -> Encoded:

@@ -31,6 +31,8 @@ _BEHIND_SUM = bytes(100) + _MAGIC + bytes(64) + b"0000000\0" * 2
 _REST = bytes(12)
 #: The sum over all that is the same in each header, with spaces for the sum itself.
 _BASE = sum(_BEFORE_SIZE) + sum(_BEFORE_SUM) + sum(_BEHIND_SUM) + 8 * ord(" ")
+_PLAIN_BASE = _BASE + ord("0") - 1
+_PLAIN_END = b"0" + _BEHIND_SUM + bytes(_PREFIX) + _REST
 _FILES = b"0\0007"
 _ZEROS = bytes(BLOCK)
 #: Size, time, sum and kind of a file, as everybody writes them.
@@ -54,7 +56,10 @@ def header(name: bytes, nbytes: int) -> bytes:
             "a member is too large for a tar file, which may have 8 GiB of it", None, _MOST_NBYTES, nbytes
         )
     if len(name) <= _NAME:
-        return _block(name, nbytes, b"0", b"")
+        size = b"%011o\0" % nbytes
+        # Of a few bytes this is one more than their sum, several times as fast as `sum`.
+        total = _PLAIN_BASE + (adler32(size, adler32(name)) & 0xFFFF)
+        return b"%b%b%b%b%06o\0 %b" % (name.ljust(_NAME, b"\0"), _BEFORE_SIZE, size, _BEFORE_SUM, total, _PLAIN_END)
     cut = name.rfind(b"/", 0, _PREFIX + 1)
     if cut > 0 and len(name) - cut - 1 <= _NAME:
         return _block(name[cut + 1 :], nbytes, b"0", name[:cut])
@@ -133,11 +138,9 @@ _NOTHING = _Told(None, None)
 
 def _block(name: bytes, nbytes: int, kind: bytes, prefix: bytes) -> bytes:
     size = b"%011o\0" % nbytes
-    total = _BASE + sum(name) + sum(size) + kind[0] + sum(prefix)
-    return b"".join((
-        name, PADDING[_NAME - len(name)], _BEFORE_SIZE, size, _BEFORE_SUM, b"%06o\0 " % total, kind, _BEHIND_SUM,
-        prefix, PADDING[_PREFIX - len(prefix)], _REST,
-    ))  # fmt: skip
+    total = _BASE + sum(size) + kind[0] + sum(name) + sum(prefix)
+    fields = (name.ljust(_NAME, b"\0"), _BEFORE_SIZE, size, _BEFORE_SUM, total, kind, _BEHIND_SUM)
+    return b"%b%b%b%b%06o\0 %b%b" % fields + prefix.ljust(_PREFIX, b"\0") + _REST
 
 
 def _pax_record(key: bytes, value: bytes) -> bytes:

@@ -22,6 +22,7 @@ from swift_loader.shards.store import Draft, Store
 from swift_loader.shards.table import (
     ABSENT,
     ENTRY_NBYTES,
+    FIELD_NBYTES,
     FOOTER_FROM_END,
     FOOTER_NBYTES,
     MEMBER,
@@ -37,6 +38,8 @@ from swift_loader.shards.table import (
 _WRITTEN_AT_ONCE = 1 << 20
 #: Smaller pieces are put together first: one call is cheaper than many.
 _SMALL_PIECE = 8 << 10
+#: A member's headers and padding never take more, nor what surrounds the parts of a table.
+_MOST_AROUND = 8 << 10
 #: Up to here a float is any whole number.
 _EXACT = 1 << 53
 
@@ -130,6 +133,7 @@ class _Shard:
         self._turns: list[tuple[int, tuple[str, ...]]] = []
         self._names: tuple[str, ...] = ()
         self._all_names: set[str] = set()
+        self._endings: dict[str, bytes] = {}
         self._numbers: dict[str, list[int | float]] = {}
         self._arrays: dict[str, Field | None] = {}
 
@@ -138,13 +142,15 @@ class _Shard:
         count = len(self._keys) + 1
         if count > limits.samples:
             return False
-        width = len(self._all_names) + len(fields)
+        width, keys = len(self._all_names) + len(fields), self._keys_nbytes + len(key)
+        most = self._place + keys + count * (width * (ENTRY_NBYTES + 8) + 8) + width * (FIELD_NBYTES + _MOST_AROUND)
+        for field in fields:
+            most += len(field[1])
+        if most + _MOST_AROUND <= limits.nbytes:
+            return True
         place = self._place + sum(
             tar.header_nbytes(len(key) + 1 + len(name)) + tar.padded(len(data)) for name, data, _, _ in fields
         )
-        keys = self._keys_nbytes + len(key)
-        if place + count * (width * (ENTRY_NBYTES + 8) + 8) + keys + width * 64 + 8192 <= limits.nbytes:
-            return True
         numeric = {field.name for field in fields if field.number is not None} | self._numbers.keys()
         names = self._all_names.union(field.name for field in fields)
         table = padded_end(sections_of(count, len(names), len(numeric), keys))
@@ -162,9 +168,10 @@ class _Shard:
         self._keys_nbytes += len(key)
         pieces, place, entries = self._pieces, self._place, self._entries
         before = place
+        endings = self._endings
         for name, data, value, known in fields:
             nbytes = len(data)
-            head = tar.header(b"%b.%b" % (key, name.encode()), nbytes)
+            head = tar.header(key + endings[name], nbytes)
             padding = -nbytes % tar.BLOCK
             place += len(head)
             pieces += (head, data, tar.PADDING[padding])
@@ -200,6 +207,7 @@ class _Shard:
                     f"a sample has two fields {left!r}: name each, as in fields={{'a.npy': 0, 'b.npy': 1}}"
                 ).within(key=key.decode())
         self._all_names.update(names)
+        self._endings.update({name: f".{name}".encode() for name in names})
         if len(self._all_names) > MOST_FIELDS:
             many = ShardError.at("the samples of a shard have too many fields", None, MOST_FIELDS, len(self._all_names))
             raise many.within(key=key.decode())
