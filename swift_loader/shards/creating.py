@@ -22,6 +22,7 @@ from swift_loader.shards.encode import Encoded, Encoder
 from swift_loader.shards.fields import Field, key_of
 from swift_loader.shards.making import Indices, Making, Options
 from swift_loader.shards.opening import describe, newest_generation, read_catalog
+from swift_loader.shards.publishing import publish
 from swift_loader.shards.store import Store, store_at
 from swift_loader.shards.table import Origin
 from swift_loader.shards.writer import ShardWriter
@@ -344,21 +345,8 @@ def _commit(
             before = [base.shard(number) for number in range(len(base.rows))]
             meta = {"fields": {**base.meta.get("fields", {}), **meta["fields"]}}
         data = catalogs.write([*before, *shards], generation=generation, recipe=recipe, uuid=uuid, meta=meta)
-        _publish(store, catalogs.generation_name(generation), data)
-    store.replace(catalogs.NAME, data)
+    publish(store, generation, data)
     return generation
-
-
-def _publish(store: Store, name: str, data: bytes) -> None:
-    draft = store.draft(name)
-    try:
-        draft.write([data])
-        draft.publish()
-    except FileExistsError:
-        if bytes(store.whole(name)) != data:
-            raise ShardError("another writer has just made this generation").within(name, store.where) from None
-    finally:
-        draft.discard()
 
 
 def _told(field: Field) -> dict[str, Any]:

@@ -9,13 +9,14 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from swift_loader.errors import ConfigError, ShardError
+from swift_loader.errors import ConfigError
 from swift_loader.settings.checks import whole
 from swift_loader.shards import catalog as catalogs
 from swift_loader.shards.beside import Beside, refuse_packed
 from swift_loader.shards.catalog import COMPLETE, FOREIGN, SIDECARS, Catalog, Kind, Shard
 from swift_loader.shards.lookers import Lookers
 from swift_loader.shards.opening import newest_generation, read_catalog
+from swift_loader.shards.publishing import publish
 from swift_loader.shards.sets import is_pattern, matched
 from swift_loader.shards.store import store_at
 
@@ -102,21 +103,12 @@ def _named(store: Store, lines: list[Shard]) -> Catalog:
     if generation:
         there = read_catalog(store, generation)
         if [there.shard(number) for number in range(len(there.rows))] == lines:
-            store.replace(catalogs.NAME, store.whole(catalogs.generation_name(generation)))
+            publish(store, generation, bytes(store.whole(catalogs.generation_name(generation))))
             return there
         uuid = there.uuid
     generation += 1
     beside = any(line.kind != Kind.TAR for line in lines)
     flags = COMPLETE | (FOREIGN | SIDECARS if beside else 0)
     data = catalogs.write(lines, generation=generation, flags=flags, uuid=uuid)
-    name = catalogs.generation_name(generation)
-    draft = store.draft(name)
-    try:
-        draft.write([data])
-        draft.publish()
-    except FileExistsError:
-        raise ShardError("another writer has just made this generation").within(name, store.where) from None
-    finally:
-        draft.discard()
-    store.replace(catalogs.NAME, data)
+    publish(store, generation, data)
     return Catalog.read(data)
