@@ -23,6 +23,7 @@ from swift_loader.pool.tickets import Full
 from swift_loader.settings.loader import LoaderConfig
 from swift_loader.wire import messages
 from swift_loader.wire.channel import SocketChannel
+from swift_loader.wire.facts import Facts
 from swift_loader.wire.messages import Attachment, Cost, Hello, Parcel
 from swift_loader.wire.page import MAX_SLOTS, Cell
 from swift_loader.wire.recipe import Recipe
@@ -110,7 +111,7 @@ class Worker:
     def _step(self):
         if not self.greeted:
             self.greeted = True
-            self._send("hello", messages.write_pickled(messages.HELLO, Hello(4711, self.world.steps)))
+            self._send("hello", messages.write_pickled(messages.HELLO, Hello(4711, Facts(self.world.steps, None))))
         elif self.inbox and (not self.channel.has_message() or self.world.chance.random() < 0.5):
             self._make(self.inbox.pop(0))
         elif self.channel.has_message():
