@@ -51,9 +51,9 @@ class GPT(nn.Module):
         return self.head(self.blocks(self.tokens(x) + self.places(torch.arange(x.shape[1], device=x.device))))
 
 
-def write_tokens(folder: Path) -> None:
+def write_tokens(folder: Path, most: int) -> None:
     """The text as tokens: nine tenths to train with, the rest to test."""
-    tokens = np.frombuffer("\n".join(topics.values()).encode(), np.uint8).astype(np.uint16)
+    tokens = np.frombuffer("\n".join(topics.values()).encode(), np.uint8)[:most].astype(np.uint16)
     cut = len(tokens) * 9 // 10
     tokens[:cut].tofile(folder / "train.bin")
     tokens[cut:].tofile(folder / "test.bin")
@@ -92,10 +92,11 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--epochs", type=int, default=2)
     parser.add_argument("--length", type=int, default=64, help="tokens that the model sees")
+    parser.add_argument("--tokens", type=int, default=10**6, help="of the text, at most")
     given = parser.parse_args()
     torch.manual_seed(0)
     with tempfile.TemporaryDirectory() as folder:
-        write_tokens(Path(folder))
+        write_tokens(Path(folder), given.tokens)
         train(Path(folder), given.epochs, given.length, torch.device("cuda" if torch.cuda.is_available() else "cpu"))
 
 

@@ -34,6 +34,7 @@ from swift_loader.errors import (
     LoaderClosed,
     NoRoom,
     PoisonedTicket,
+    ShardError,
     SwiftLoaderError,
 )
 from swift_loader.host.systems import in_forked_children
@@ -114,7 +115,7 @@ class Runtime:
     def open(self, ordinal: str) -> None:
         try:
             self.plan = self._source.open()
-        except (DataError, LayoutError, NoRoom, PoisonedTicket) as error:  # the first batch, with ``validate``
+        except (DataError, LayoutError, NoRoom, PoisonedTicket, ShardError) as error:  # the first batch, with ``validate``
             raise self._told(error, 0, 0) from error.__cause__
         except SwiftLoaderError as error:
             self._witness.failed(error)

@@ -52,6 +52,23 @@ def test_the_quickstart_prints_shapes_and_speed(project_root: Path):
     assert "samples/s" in result.stdout
 
 
+def test_a_small_gpt_learns_from_tokens(project_root: Path):
+    result = run("examples/gpt_example.py", "--epochs", "1", "--tokens", "60000", root=project_root)
+    assert result.returncode == 0, result.stderr
+    loss = re.search(r"on other text ([\d.]+)", result.stdout)
+    assert loss is not None
+    assert float(loss[1]) < 4.5  # 5.5 is chance
+
+
+@pytest.mark.slow
+def test_a_classifier_learns_from_a_folder_of_images(project_root: Path):
+    result = run("examples/images_example.py", "--epochs", "3", root=project_root)
+    assert result.returncode == 0, result.stderr
+    shares = re.findall(r"(\d+)% of the test pictures", result.stdout)
+    assert len(shares) == 3
+    assert max(map(int, shares)) > 60  # a third is chance
+
+
 @pytest.mark.slow
 def test_an_example_tries_itself_with_two_ranks(project_root: Path):
     result = run("examples/ddp_example.py", "--dry-run", root=project_root)  # whole runs: `test_training_resumes`
