@@ -115,7 +115,7 @@ class Runtime:
     def open(self, ordinal: str) -> None:
         try:
             self.plan = self._source.open()
-        except (DataError, LayoutError, NoRoom, PoisonedTicket, ShardError) as error:  # the first batch, with ``validate``
+        except (DataError, LayoutError, NoRoom, PoisonedTicket, ShardError) as error:  # the first batch
             raise self._told(error, 0, 0) from error.__cause__
         except SwiftLoaderError as error:
             self._witness.failed(error)
