@@ -36,8 +36,9 @@ MODULES = (
     "stragglers",
     "cached",
     "cached_read",
+    "shard_write",
 )
-OPTIONS = {"transport": "--dtype", "cached_read": "--samples", "memory": "--load"}
+OPTIONS = {"transport": "--dtype", "cached_read": "--samples", "memory": "--load", "shard_write": "--of"}
 
 
 def main() -> int:
