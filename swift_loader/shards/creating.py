@@ -11,7 +11,7 @@ import re
 import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from itertools import islice
+from itertools import islice, repeat
 from operator import itemgetter
 from typing import Any, Unpack
 
@@ -309,7 +309,9 @@ def _values_of(sample: Any, making: Making) -> tuple[Any, Iterable[tuple[str, An
     if making.fields is not None:
         items = sample if isinstance(sample, tuple | list) else (sample,)
         return None, [(name, _item(items, place)) for name, place in making.fields.items()]
-    return None, [("", value) for value in sample] if isinstance(sample, tuple) else [("", sample)]
+    if isinstance(sample, tuple):
+        return None, list(zip(getattr(sample, "_fields", repeat("")), sample, strict=False))
+    return None, [("", sample)]
 
 
 def _item(sample: Any, place: Any) -> Any:

@@ -71,8 +71,8 @@ def test_message_queue_size_is_how_many_orders_wait_in_a_workers_channel(size, l
 def test_max_buffer_size_is_how_many_batches_of_a_worker_wait_to_be_merged(size, queue, expected, tmp_path):
     given = {"message_queue_size": 1, "max_buffer_size": size, "data_queue_size": queue}
     _, made_meanwhile = stuck_behind_a_gate(tmp_path, at_least=expected, **given)
-    # And what that worker has in hand and in its channel; and, where load has made batches slow, the one that waits in the
-    # channel of the other, which it takes over.
+    # And what that worker has in hand and in its channel; and, where load has made batches slow, the one that waits in
+    # the channel of the other, which it takes over.
     assert made_meanwhile <= expected + 3
 
 

@@ -4,7 +4,9 @@ import itertools
 import json
 import os
 import subprocess
+import sys
 import warnings
+from typing import NamedTuple
 
 import numpy as np
 import pytest
@@ -14,6 +16,11 @@ from swift_loader import shards
 from swift_loader.errors import ConfigError, ShardError
 from swift_loader.shards.opening import describe
 from tests.unit.shards.sources import Mixed, digests
+
+
+class Point(NamedTuple):
+    x: float
+    label: int
 
 
 def read_all(folder, generation=None):
@@ -223,6 +230,8 @@ def test_tuples_and_single_values_are_named_by_what_they_are(tmp_path):
     assert set(read_all(tmp_path / "pairs")["000000003"]) == {"png", "cls"}
     shards.create(pairs, tmp_path / "named", fields={"x.npy": 0, "y": 1})
     assert set(read_all(tmp_path / "named")["000000003"]) == {"x.npy", "y.cls"}
+    shards.create([Point(0.5, 2)], tmp_path / "points")
+    assert read_all(tmp_path / "points")["000000000"] == {"x.json": b"0.5", "label.cls": b"2"}
     shards.create(["a", "b"], tmp_path / "texts")
     assert read_all(tmp_path / "texts")["000000001"] == {"txt": b"b"}
 
@@ -359,6 +368,12 @@ def test_another_writers_shard_of_the_same_bytes_is_taken(tmp_path, monkeypatch)
     monkeypatch.setattr(_Writing, "_find_shards", lambda self: None)
     assert shards.create(Mixed(), tmp_path, maxsize="40KB").shards_found == 0
     assert digests(tmp_path) == before
+
+
+def test_without_xxhash_it_says_what_to_install():
+    script = "import sys; sys.modules['xxhash'] = None\nfrom swift_loader.shards import create"
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False)
+    assert "pip install 'swift-loader[shards]'" in done.stderr.splitlines()[-1]
 
 
 def test_a_shard_says_itself_what_it_is(tmp_path):
