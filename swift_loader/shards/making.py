@@ -20,7 +20,9 @@ from swift_loader.shards.writer import Limits
 
 #: Another version of this code may write other bytes for the same samples: then this is another number.
 _VERSION = 1
-_UNITS = {"": 1, "K": 1e3, "M": 1e6, "G": 1e9, "KI": 1 << 10, "MI": 1 << 20, "GI": 1 << 30}
+_UNITS = {
+    "": 1, "K": 1e3, "M": 1e6, "G": 1e9, "T": 1e12, "KI": 1 << 10, "MI": 1 << 20, "GI": 1 << 30, "TI": 1 << 40,
+}  # fmt: skip
 _LEAST_NBYTES = 8192
 _BLOCK = 8192
 _ORDER = 9
@@ -158,14 +160,22 @@ def _is_whole(value: object) -> bool:
     return isinstance(value, int) and not isinstance(value, bool)
 
 
-def _nbytes_of(size: object) -> int:
-    """Bytes of a number, or of text such as "64MB", "1.5 GiB"."""
-    found = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*([KMG]?I?)B?\s*", size.upper()) if isinstance(size, str) else None
+def bytes_of(size: object) -> float | None:
+    """Bytes of a number, or of text such as "64MB", "1.5 GiB"; None if it is neither.
+
+    Example:
+        >>> bytes_of("64MB"), bytes_of("1.5 GiB"), bytes_of("a lot")
+        (64000000.0, 1610612736.0, None)
+    """
+    found = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*([KMGT]?I?)B?\s*", size.upper()) if isinstance(size, str) else None
     if found is not None and found[2] in _UNITS:
-        nbytes = float(found[1]) * _UNITS[found[2]]
-    elif isinstance(size, int | float) and not isinstance(size, bool):
-        nbytes = float(size)
-    else:
+        return float(found[1]) * _UNITS[found[2]]
+    return float(size) if isinstance(size, int | float) and not isinstance(size, bool) else None
+
+
+def _nbytes_of(size: object) -> int:
+    nbytes = bytes_of(size)
+    if nbytes is None:
         raise ConfigError(f"maxsize is a number of bytes, or text such as '64MB', not {size!r}")
     if not _LEAST_NBYTES <= nbytes < 1 << 40:
         raise ConfigError(f"maxsize is from {_LEAST_NBYTES:,} bytes to a terabyte, not {size!r}")
