@@ -5,13 +5,17 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from itertools import repeat
+from typing import NamedTuple
 
-from swift_loader.errors import ShardError
+import numpy as np
+
+from swift_loader.errors import ConfigError, ShardError
 from swift_loader.host.xxhash import digest_of, wide_digest_of
 from swift_loader.shards import catalog as catalogs
 from swift_loader.shards import tar
 from swift_loader.shards.catalog import Catalog, Kind, Shard
-from swift_loader.shards.opening import describe, newest_generation, read_catalog
+from swift_loader.shards.opening import describe, newest_generation, read_catalog, read_table
+from swift_loader.shards.sets import is_pattern, open_set
 from swift_loader.shards.store import Store, store_at
 from swift_loader.shards.table import ABSENT, FOOTER_NBYTES, MEMBER, Table
 
@@ -29,33 +33,71 @@ class Damage:
     what: str
 
 
+class Verified(NamedTuple):
+    """How far it is."""
+
+    shards: int
+    total: int
+    samples: int
+    nbytes: int
+    """What the shards take that were looked at."""
+    damages: int
+
+
 def verify(
-    where: object, generation: int | None = None, progress: Callable[[int, int], object] | None = None
+    where: object,
+    generation: int | None = None,
+    progress: Callable[[Verified], object] | None = None,
+    *,
+    index: object = None,
+    share: float = 1.0,
 ) -> list[Damage]:
     """All damage of a set; nothing where each byte is as it was written.
 
     Args:
-        where: The set's folder.
+        where: The set's folder, or a pattern of shards that have tables.
         generation: Which generation; by default the newest.
-        progress: Called after each shard with how many were looked at, and how many there are.
+        progress: Called with a `Verified` after each shard.
+        index: The folder of the catalog and the tables, where they are not beside the shards.
+        share: Below 1, so many of the samples of each shard, chosen by chance, and no byte between them.
 
     Raises:
+        ConfigError: if an argument is wrong.
         FileNotFoundError: if there is no set.
     """
-    store = store_at(where)
-    catalog, found = _catalog(store, generation)
-    if catalog is None:
+    if not 0 < share <= 1:
+        raise ConfigError(f"share is above 0 and at most 1, not {share!r}")
+    opened, found = _opened(where, generation, index)
+    if opened is None:
         return found
-    count = len(catalog.rows)
+    looking = _Looking(opened.shards, opened.tables, share)
+    count, samples, nbytes = len(opened.catalog.rows), 0, 0
     for number in range(count):
-        shard = catalog.shard(number)
+        shard = opened.catalog.shard(number)
         try:
-            found += _damage_of(store, shard)
+            found += looking.damage_of(shard)
         except FileNotFoundError:
             found.append(Damage(shard.name, None, None, "it is missing"))
+        samples, nbytes = samples + shard.samples, nbytes + shard.object_nbytes
         if progress is not None:
-            progress(number + 1, count)
+            progress(Verified(number + 1, count, samples, nbytes, len(found)))
     return found
+
+
+class _Opened(NamedTuple):
+    shards: Store
+    tables: Store
+    catalog: Catalog
+
+
+def _opened(where: object, generation: int | None, index: object) -> tuple[_Opened | None, list[Damage]]:
+    if isinstance(where, str) and is_pattern(where):
+        there = open_set(where, generation, None if index is None else str(index))
+        return _Opened(there.shards, there.tables, there.catalog), []
+    store = store_at(where)
+    tables = store if index is None else store_at(index)
+    catalog, found = _catalog(tables, generation)
+    return None if catalog is None else _Opened(store, tables, catalog), found
 
 
 def _catalog(store: Store, generation: int | None) -> tuple[Catalog | None, list[Damage]]:
@@ -75,25 +117,60 @@ def _catalog(store: Store, generation: int | None) -> tuple[Catalog | None, list
     return catalog, found
 
 
-def _damage_of(store: Store, shard: Shard) -> list[Damage]:
-    if shard.kind != Kind.TAR:
-        return [Damage(shard.name, None, None, f"shards of kind {shard.kind} are not looked at by this version")]
-    nbytes = store.nbytes(shard.name)
-    if nbytes != shard.object_nbytes:
-        what = f"it has {nbytes} bytes instead of {shard.object_nbytes}"
-        return [Damage(shard.name, min(nbytes, shard.object_nbytes), None, what)]
-    data = memoryview(store.whole(shard.name))
-    try:
-        line, table = describe(store, shard.name, nbytes)
-    except ShardError as error:
-        return [Damage(shard.name, shard.table_offset, None, str(error)), *_payload_alone(data, shard)]
-    found = []
-    if line != shard:
-        found.append(Damage(shard.name, shard.table_offset, None, "table and catalog do not agree"))
-    samples = list(_samples(data, shard.name, table))
-    if samples or wide_digest_of(data[: table.payload_nbytes]) != table.payload_digest:
-        found += samples + list(_between(data, shard.name, table))
-    return found + _behind(data, shard)
+class _Looking(NamedTuple):
+    """How shards are looked at."""
+
+    store: Store
+    tables: Store
+    share: float
+
+    def damage_of(self, shard: Shard) -> list[Damage]:
+        if shard.kind != Kind.TAR and not shard.table_nbytes:
+            return [Damage(shard.name, None, None, "it has no checksums that it could be compared with")]
+        nbytes = self.store.nbytes(shard.name)
+        if nbytes != shard.object_nbytes:
+            what = f"it has {nbytes} bytes instead of {shard.object_nbytes}"
+            return [Damage(shard.name, min(nbytes, shard.object_nbytes), None, what)]
+        data = memoryview(self.store.whole(shard.name))
+        return self._of_tar(data, shard) if shard.kind == Kind.TAR else self._of_foreign(data, shard)
+
+    def _of_tar(self, data: memoryview, shard: Shard) -> list[Damage]:
+        try:
+            line, table = describe(self.store, shard.name, data.nbytes)
+        except ShardError as error:
+            return [Damage(shard.name, shard.table_offset, None, str(error)), *_payload_alone(data, shard)]
+        found = []
+        if line != shard:
+            found.append(Damage(shard.name, shard.table_offset, None, "table and catalog do not agree"))
+        samples = self._samples(data, shard.name, table)
+        is_all = self.share == 1
+        if samples or (is_all and wide_digest_of(data[: table.payload_nbytes]) != table.payload_digest):
+            found += samples + (list(_between(data, shard.name, table)) if is_all else [])
+        return found + _behind(data, shard)
+
+    def _of_foreign(self, data: memoryview, shard: Shard) -> list[Damage]:
+        """One whose table lies beside it. What is between its samples is another writer's: only the whole is known."""
+        try:
+            table = read_table(self.store, shard, self.tables)
+        except ShardError as error:
+            return [Damage(f"{shard.name}.swift", error.offset, None, str(error))]
+        except FileNotFoundError:
+            return [Damage(f"{shard.name}.swift", None, None, "it is missing")]
+        found = self._samples(data, shard.name, table)
+        if not found and self.share == 1 and wide_digest_of(data) != table.payload_digest:
+            found.append(Damage(shard.name, None, None, "it is damaged, in what lies between the samples"))
+        return found
+
+    def _samples(self, data: memoryview, name: str, table: Table) -> list[Damage]:
+        return list(_samples(data, name, table, _chosen(table.samples, self.share)))
+
+
+def _chosen(count: int, share: float) -> list[int]:
+    """Numbers of samples, in order."""
+    if share == 1:
+        return list(range(count))
+    chosen = np.random.default_rng().choice(count, max(1, round(count * share)), replace=False, shuffle=False)
+    return list(map(int, np.sort(chosen)))
 
 
 def _payload_alone(data: memoryview, shard: Shard) -> list[Damage]:
@@ -103,9 +180,9 @@ def _payload_alone(data: memoryview, shard: Shard) -> list[Damage]:
     return [Damage(shard.name, 0, None, "the samples' part of it is damaged too")]
 
 
-def _samples(data: memoryview, name: str, table: Table) -> Iterator[Damage]:
+def _samples(data: memoryview, name: str, table: Table, numbers: list[int]) -> Iterator[Damage]:
     fields = table.fields
-    for number, entries in enumerate(table.entries.tolist()):
+    for number, entries in zip(numbers, table.entries[numbers].tolist(), strict=True):
         for field, (offset, nbytes, digest) in zip(fields, entries, strict=True):
             if nbytes != ABSENT and digest_of(data[offset : offset + nbytes]) != digest:
                 yield Damage(name, offset, table.key(number), f"field {field.name!r} is damaged")

@@ -89,8 +89,8 @@ def test_without_any_catalog_there_is_no_set(store):
 
 def test_progress_is_told(store):
     told = []
-    verify(store, progress=lambda done, count: told.append((done, count)))
-    assert told == [(1, 2), (2, 2)]
+    verify(store, progress=lambda verified: told.append(verified[:3]))
+    assert told == [(1, 2, 3), (2, 2, 6)]
 
 
 def test_each_cut_of_each_file_is_found(store):
