@@ -24,6 +24,7 @@ COMMANDS = {
     "demo": Command("swift_loader.cli.demo", "train on two consumers and show who waited for whom"),
     "doctor": Command("swift_loader.cli.doctor", "check this machine and say what to change"),
     "replay": Command("swift_loader.cli.replay", "make one batch of a run again, under a debugger if need be"),
+    "shard": Command("swift_loader.cli.shard", "make and look at sets of shards: tar files with an index"),
     "top": Command("swift_loader.cli.top", "show the loaders that run on this machine"),
     "tune": Command("swift_loader.cli.tune", "find how many workers, threads and queued batches this machine wants"),
 }
