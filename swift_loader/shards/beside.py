@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 from swift_loader.errors import ConfigError, ShardError
+from swift_loader.host.mapping import MappedFile
 from swift_loader.host.xxhash import digest_of
 from swift_loader.shards.catalog import Kind, Shard
 from swift_loader.shards.foreign import foreign_table
@@ -16,17 +17,30 @@ from swift_loader.shards.opening import describe, has_footer, refuse_large
 from swift_loader.shards.table import Table
 
 if TYPE_CHECKING:
+    from swift_loader.shards.folder import Folder
+    from swift_loader.shards.layouts import Layout
     from swift_loader.shards.store import Store
 
 ENDING = ".swift"
 _PACKED = (".tar.gz", ".tgz", ".tar.zst", ".tar.zstd", ".tar.bz2", ".tar.xz", ".tar.lz4")
 
 
+class Asked(NamedTuple):
+    """A shard that is looked for."""
+
+    name: str
+    samples: int = 0
+    first: int = 0
+    """How many it has, and the first one's number in the set, where it is of another library."""
+
+
 class Beside(NamedTuple):
     """Where shards are, and where the tables are that they do not have themselves."""
 
-    shards: Store
+    shards: Folder
     tables: Store
+    layout: Layout | None = None
+    """How samples lie, in files of other libraries."""
 
     def found(self, name: str) -> Shard | None:
         """The line of a shard that has a table; None if there is none.
@@ -39,31 +53,46 @@ class Beside(NamedTuple):
         try:
             data = self.tables.whole(name + ENDING)
         except FileNotFoundError:
-            return describe(self.shards, name, nbytes).shard if has_footer(self.shards, name, nbytes) else None
+            is_ours = self.layout is None and has_footer(self.shards, name, nbytes)
+            return describe(self.shards, name, nbytes).shard if is_ours else None
         try:
-            return _line(name, nbytes, memoryview(data))
+            return self._line(name, nbytes, memoryview(data))
         except ShardError as error:
             raise error.within(name + ENDING, self.tables.where) from None
 
-    def found_or_made(self, name: str) -> Shard:
+    def found_or_made(self, one: Asked) -> Shard:
         """The same; if it has no table, the shard is gone through, and one is put beside it."""
-        return self.found(name) or self._made(name)
+        return self.found(one.name) or self._made(one)
 
-    def _made(self, name: str) -> Shard:
+    def _made(self, one: Asked) -> Shard:
+        name = one.name
         nbytes = self._nbytes(name)
         try:
-            data = foreign_table(memoryview(self.shards.whole(name))).written()
+            if self.layout is None:
+                table = foreign_table(memoryview(self.shards.whole(name)))
+            else:
+                table = self.layout.checked_table(MappedFile(self.shards.open(name)), *one[1:])
         except ShardError as error:
             raise error.within(name, self.shards.where) from None
+        data = table.written()
         draft = self.tables.draft(name + ENDING)
         try:
             draft.write([data])
             draft.publish()
         except FileExistsError:  # another process was quicker
-            return self.found(name) or self._made(name)
+            return self.found_or_made(one)
         finally:
             draft.discard()
-        return _line(name, nbytes, memoryview(data))
+        return self._line(name, nbytes, memoryview(data))
+
+    def _line(self, name: str, nbytes: int, data: memoryview) -> Shard:
+        refuse_large(data.nbytes)
+        table = Table.read(data, nbytes)
+        if table.payload_nbytes != nbytes:
+            text = "this is the table of another file: remove it, and make it anew"
+            raise ShardError.at(text, 24, table.payload_nbytes, nbytes)
+        kind = Kind.SIDECAR if self.layout is None else self.layout.kind
+        return Shard(name, table.samples, nbytes, 0, data.nbytes, digest_of(data), table.payload_digest, kind)
 
     def _nbytes(self, name: str) -> int:
         try:
@@ -79,12 +108,3 @@ def refuse_packed(name: str) -> None:
             f"{name} is compressed as a whole: none of its samples can be reached without all before it. Unpack it "
             "(gzip -d, zstd -d), or write its samples anew"
         )
-
-
-def _line(name: str, nbytes: int, data: memoryview) -> Shard:
-    refuse_large(data.nbytes)
-    table = Table.read(data, nbytes)
-    if table.payload_nbytes != nbytes:
-        text = "this is the table of another file: remove it, and make it anew"
-        raise ShardError.at(text, 24, table.payload_nbytes, nbytes)
-    return Shard(name, table.samples, nbytes, 0, data.nbytes, digest_of(data), table.payload_digest, Kind.SIDECAR)

@@ -6,17 +6,19 @@ import itertools
 import operator
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from swift_loader.errors import ConfigError, DataError, ShardError
+from swift_loader.errors import DataError, ShardError
 from swift_loader.plan.runs import extents
 from swift_loader.shards.decode import Decoding
+from swift_loader.shards.in_place import wishes_in_place
 from swift_loader.shards.opened import OpenShard, OpenShards
 from swift_loader.shards.selection import Selection
 from swift_loader.shards.sets import open_set
-from swift_loader.shards.wishes import Wishes
+from swift_loader.shards.wishes import Wishes, decoder_in_tars
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -62,7 +64,8 @@ class ShardDataset:
         self.url = os.fspath(url)
         self._index = None if index is None else os.fspath(index)
         self.transform = transform
-        self._wishes = Wishes(fields, Decoding(decode, allow_pickle=allow_pickle))
+        self._fields = fields
+        self._decoding = Decoding(decode, allow_pickle=allow_pickle)
         self._asked = generation
         self._open()
 
@@ -70,6 +73,10 @@ class ShardDataset:
         opened = open_set(self.url, self._asked, self._index)
         self._catalog = opened.catalog
         self._shards = OpenShards(opened)
+        if opened.layout is None:
+            self._wishes = Wishes(self._fields, partial(decoder_in_tars, decoding=self._decoding))
+        else:
+            self._wishes = wishes_in_place(opened.layout, self._fields, self._decoding)
 
     @property
     def generation(self) -> int:
@@ -158,10 +165,7 @@ class ShardDataset:
         parts = []
         for number in range(len(self._catalog.rows)):
             shard = self._shards[number]
-            if name not in shard.table.columns:
-                there = ", ".join(sorted(shard.table.columns)) or "none"
-                raise ConfigError(f"{shard.where}/{shard.name} has no column {name!r}: there is {there}")
-            parts.append(shard.table.columns[name])
+            parts.append(shard.column(name))
         return np.concatenate(parts) if parts else np.empty(0, np.int64)
 
     def where(self, **columns: Any) -> Selection:
@@ -183,7 +187,7 @@ class ShardDataset:
 
     def __getstate__(self) -> dict[str, Any]:
         state = {**self.__dict__, "_asked": self.generation or None}
-        del state["_shards"], state["_catalog"]
+        del state["_shards"], state["_catalog"], state["_wishes"]
         return state
 
     def __setstate__(self, state: Mapping[str, Any]) -> None:

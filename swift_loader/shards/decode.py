@@ -18,9 +18,10 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from swift_loader.errors import ConfigError, DataError
-from swift_loader.shards.pixels import has_quick_jpeg, pillow_image, pillow_pixels, quick_pixels
+from swift_loader.shards.pixels import has_quick_jpeg, pillow_image, pillow_pixels, quick_pixels, raw_image, raw_pixels
 
 Decode: TypeAlias = Callable[[Any], Any]
+Pixels: TypeAlias = Callable[[Any, str], Any]
 
 #: Whoever unpickles these runs what they say.
 CODE = frozenset({"pickle", "pkl", "pt", "pth", "pyd", "ten", "tb"})
@@ -79,15 +80,19 @@ class Decoding:
             return _CODE_DECODERS.get(ending, bytes) if self.allow_pickle else bytes
         return _DECODERS.get(ending, bytes)
 
+    def raw_image(self) -> Decode:
+        """What decodes images whose pixels are not compressed, as MosaicML and LitData write Pillow's."""
+        return bytes if self.images is None else _image_decoder(IMAGE_KINDS[self.images], "", raw_image, raw_pixels)
 
-def _image_decoder(kind: Kind, ending: str) -> Decode:
+
+def _image_decoder(kind: Kind, ending: str, image: Pixels = pillow_image, pixels: Pixels = pillow_pixels) -> Decode:
     if kind.form == "pil":
-        return partial(pillow_image, mode=kind.mode)
+        return lambda data: image(data, kind.mode)
     is_quick = ending in _JPEGS and kind.mode == "RGB" and has_quick_jpeg()
-    return partial(_formed, kind=kind, pixels_of=quick_pixels if is_quick else pillow_pixels)
+    return partial(_formed, kind=kind, pixels_of=quick_pixels if is_quick else pixels)
 
 
-def _formed(data: Any, kind: Kind, pixels_of: Callable[[Any, str], Any]) -> Any:
+def _formed(data: Any, kind: Kind, pixels_of: Pixels) -> Any:
     pixels = pixels_of(data, kind.mode)
     if kind.form == "torch":
         import torch  # noqa: PLC0415 - a worker loads it only where samples are tensors

@@ -7,21 +7,20 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from swift_loader.errors import ConfigError
 from swift_loader.settings.checks import whole
 from swift_loader.shards import catalog as catalogs
-from swift_loader.shards.beside import Beside, refuse_packed
+from swift_loader.shards.beside import Asked, Beside, refuse_packed
 from swift_loader.shards.catalog import COMPLETE, FOREIGN, SIDECARS, Catalog, Kind, Shard
+from swift_loader.shards.folder import Folder
 from swift_loader.shards.lookers import Lookers
 from swift_loader.shards.opening import newest_generation, read_catalog
 from swift_loader.shards.publishing import publish
+from swift_loader.shards.recognised import INDEX, notes, recognised
 from swift_loader.shards.sets import is_pattern, matched
 from swift_loader.shards.store import store_at
-
-if TYPE_CHECKING:
-    from swift_loader.shards.store import Store
+from swift_loader.shards.url import place_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +39,7 @@ def index(
     *,
     index_to: str | None = None,
     workers: int = 1,
+    checksums: bool = False,
     progress: Callable[[Looked], object] | None = None,
 ) -> Catalog:
     """Makes the catalog of shards that are there, and tables beside those that have none.
@@ -49,6 +49,8 @@ def index(
         index_to: A folder for the catalog and the tables, where nothing can be written beside the shards; the set is
             then opened with ``ShardDataset(url, index=...)``.
         workers: So many processes look at shards at once.
+        checksums: Of a set that MosaicML's streaming or LitData wrote: makes tables with checksums, for which all of it
+            is read. Without them such a set needs no catalog.
         progress: Called with a `Looked` after each shard.
 
     Returns:
@@ -63,42 +65,49 @@ def index(
         10240000
     """
     whole("workers", workers, least=1)
-    folder, names = _shards_of(str(url))
-    shards = store_at(folder)
-    place = Beside(shards, shards if index_to is None else store_at(index_to, make=True))
+    place, asked = _shards_of(url, index_to, checksums=checksums)
     lines: list[Shard] = []
     samples = nbytes = 0
-    for line in _lines(place, names, workers):
+    for line in _lines(place, asked, workers):
         lines.append(line)
         samples, nbytes = samples + line.samples, nbytes + line.object_nbytes
         if progress is not None:
-            progress(Looked(len(lines), len(names), samples, nbytes))
-    return _named(place.tables, lines)
+            progress(Looked(len(lines), len(asked), samples, nbytes))
+    return _named(place, lines)
 
 
-def _shards_of(url: str) -> tuple[str, list[str]]:
-    """The folder of the shards, and their names."""
-    if is_pattern(url):
-        return matched(url)
-    listed = [found.name for found in store_at(url).listed()]
-    names = [name for name in listed if name.endswith(".tar")]
-    if not names:
-        for name in listed:
-            refuse_packed(name)
-        raise ConfigError(f"{url} has no tar files in it")
-    return url, names
+def _shards_of(url: str, index_to: str | None, *, checksums: bool) -> tuple[Beside, list[Asked]]:
+    """Where the shards and their tables are, and which shards."""
+    folder, names = matched(url) if is_pattern(url) else (url, None)
+    shards = Folder(place_of(folder).path)
+    tables = shards if index_to is None else store_at(index_to, make=True)
+    if names is not None:
+        return Beside(shards, tables), list(map(Asked, names))
+    listed = [found.name for found in shards.listed()]
+    if tars := [name for name in listed if name.endswith(".tar")]:
+        return Beside(shards, tables), list(map(Asked, tars))
+    if (found := recognised(shards)) is not None:
+        if not checksums:
+            raise ConfigError(f"ShardDataset({url!r}) reads this as it is; checksums=True makes checksums for it")
+        layout, there = found
+        rows = zip(there.rows["count"].tolist(), there.bounds.tolist(), strict=False)
+        return Beside(shards, tables, layout), [Asked(there.name(at), *row) for at, row in enumerate(rows)]
+    for name in listed:
+        refuse_packed(name)
+    raise ConfigError(f"{url} has no tar files in it, nor an {INDEX} of MosaicML's or LitData's")
 
 
-def _lines(place: Beside, names: Sequence[str], workers: int) -> Iterator[Shard]:
-    if workers == 1 or len(names) == 1:
-        yield from map(place.found_or_made, names)
+def _lines(place: Beside, asked: Sequence[Asked], workers: int) -> Iterator[Shard]:
+    if workers == 1 or len(asked) == 1:
+        yield from map(place.found_or_made, asked)
     else:
-        with Lookers(place, min(workers, len(names))) as lookers:
-            yield from lookers.lines(names)
+        with Lookers(place, min(workers, len(asked))) as lookers:
+            yield from lookers.lines(asked)
 
 
-def _named(store: Store, lines: list[Shard]) -> Catalog:
+def _named(place: Beside, lines: list[Shard]) -> Catalog:
     """Writes the catalog as the next generation, unless the newest has these very shards."""
+    store, meta = place.tables, None if place.layout is None else notes(place.layout)
     generation, uuid = newest_generation(store), None
     if generation:
         there = read_catalog(store, generation)
@@ -109,6 +118,6 @@ def _named(store: Store, lines: list[Shard]) -> Catalog:
     generation += 1
     beside = any(line.kind != Kind.TAR for line in lines)
     flags = COMPLETE | (FOREIGN | SIDECARS if beside else 0)
-    data = catalogs.write(lines, generation=generation, flags=flags, uuid=uuid)
+    data = catalogs.write(lines, generation=generation, flags=flags, uuid=uuid, meta=meta)
     publish(store, generation, data)
     return Catalog.read(data)

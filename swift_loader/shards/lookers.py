@@ -19,9 +19,11 @@ from pathlib import Path
 from queue import SimpleQueue
 from typing import IO, TYPE_CHECKING, Any, Self
 
-from swift_loader.errors import ConfigError, ShardError, SwiftLoaderError, WorkerDied
-from swift_loader.shards.beside import Beside
+from swift_loader.errors import ConfigError, NoRoom, ShardError, SwiftLoaderError, WorkerDied
+from swift_loader.shards.beside import Asked, Beside
 from swift_loader.shards.catalog import Shard
+from swift_loader.shards.folder import Folder
+from swift_loader.shards.layouts import Layout
 from swift_loader.shards.store import store_at
 
 if TYPE_CHECKING:
@@ -42,14 +44,14 @@ class Lookers:
             self._free.put(self._all[-1])
         self._threads = ThreadPoolExecutor(count, "swift-looker")
 
-    def lines(self, names: Sequence[str]) -> Iterator[Shard]:
+    def lines(self, shards: Sequence[Asked]) -> Iterator[Shard]:
         """The line of each shard, in their order."""
-        return self._threads.map(self._line, names)
+        return self._threads.map(self._line, shards)
 
-    def _line(self, name: str) -> Shard:
+    def _line(self, shard: Asked) -> Shard:
         looker = self._free.get_nowait()  # there are as many threads
         try:
-            return looker.ask(name)
+            return looker.ask(shard)
         finally:
             self._free.put(looker)
 
@@ -67,22 +69,25 @@ class _Looker:
 
     def __init__(self, place: Beside) -> None:
         path = os.pathsep.join(filter(None, (str(_ROOT), os.environ.get("PYTHONPATH"))))
-        self._process = subprocess.Popen(  # noqa: S603 - our own interpreter
-            [sys.executable, "-m", "swift_loader.shards.lookers", place.shards.where, place.tables.where],
+        self._process = subprocess.Popen(
+            [sys.executable, "-m", "swift_loader.shards.lookers"],
             stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env={**os.environ, "PYTHONPATH": path},
         )  # fmt: skip
+        layout = None if place.layout is None else place.layout.told()
+        self._said = json.dumps([place.shards.where, place.tables.where, layout]) + "\n"
 
-    def ask(self, name: str) -> Shard:
+    def ask(self, shard: Asked) -> Shard:
         said, heard = self._process.stdin, self._process.stdout
         assert said is not None
         assert heard is not None
         try:
-            print(json.dumps(name), file=said, flush=True)
+            print(self._said + json.dumps(shard), file=said, flush=True)
             answer = heard.readline()
         except OSError:
             answer = ""
         if not answer:
-            raise WorkerDied(f"a process that was looking at {name} has ended")
+            raise WorkerDied(f"a process that was looking at {shard.name} has ended")
+        self._said = ""
         told = json.loads(answer)
         if "error" in told:
             raise _error(told)
@@ -102,7 +107,9 @@ class _Looker:
             self._process.wait(_END_S)
 
 
-def _told(error: SwiftLoaderError) -> dict[str, Any]:
+def _told(error: SwiftLoaderError | OSError) -> dict[str, Any]:
+    if isinstance(error, OSError):
+        return {"error": "OSError", "text": [error.errno, error.strerror, error.filename]}
     told: dict[str, Any] = {"error": type(error).__name__, "text": error.args[0]}
     if isinstance(error, ShardError):
         told |= {"set": error.set, "shard": error.shard, "offset": error.offset, "key": error.key}
@@ -114,24 +121,28 @@ def _said(value: object) -> str | None:
     return None if value is None else str(value)
 
 
-def _error(told: dict[str, Any]) -> SwiftLoaderError:
+def _error(told: dict[str, Any]) -> Exception:
+    if told["error"] == "OSError":
+        return OSError(*told["text"])
     if told["error"] != "ShardError":
-        return ConfigError(told["text"])
+        return {"NoRoom": NoRoom}.get(told["error"], ConfigError)(told["text"])
     error = ShardError.at(told["text"], told["offset"], told["expected"], told["found"])
     return error.within(told["shard"], told["set"], told["key"])
 
 
-def _look(place: Beside, asked: IO[str], answers: IO[str]) -> None:
+def _look(asked: IO[str], answers: IO[str]) -> None:
     """The life of such a process."""
+    shards, tables, layout = json.loads(asked.readline())
+    place = Beside(Folder(shards), store_at(tables), None if layout is None else Layout.of(layout))
     for line in asked:
         try:
-            shard = place.found_or_made(json.loads(line))
+            shard = place.found_or_made(Asked(*json.loads(line)))
             answer = {"shard": asdict(shard) | {"payload_digest": shard.payload_digest.hex()}}
-        except (ShardError, ConfigError) as error:
+        except (SwiftLoaderError, OSError) as error:
             answer = _told(error)
         print(json.dumps(answer), file=answers, flush=True)
 
 
 if __name__ == "__main__":
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # whoever asks is interrupted too, and ends this
-    _look(Beside(*map(store_at, sys.argv[1:])), sys.stdin, sys.stdout)
+    _look(sys.stdin, sys.stdout)

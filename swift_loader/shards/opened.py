@@ -8,20 +8,19 @@ from __future__ import annotations
 
 import threading
 from collections import OrderedDict
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from swift_loader.errors import ShardError
+from swift_loader.errors import ConfigError, ShardError
 from swift_loader.host.mapping import MappedFile
 from swift_loader.host.xxhash import digest_of, digest_of_parts
 from swift_loader.shards.opening import read_table
-from swift_loader.shards.table import ABSENT, Table
+from swift_loader.shards.table import ABSENT, UNCHECKED, Table
 
 if TYPE_CHECKING:
     from swift_loader.host.mapping import Bytes
-    from swift_loader.shards.catalog import Shard
-    from swift_loader.shards.folder import Folder
     from swift_loader.shards.sets import OpenedSet
 
 #: So many are open at once: each takes two descriptors (a mapping has one of its own).
@@ -31,7 +30,9 @@ _MOST_OPEN = 128
 class OpenShard:
     """A file of samples, and its table."""
 
-    def __init__(self, store: Folder, shard: Shard, tables: Folder) -> None:
+    def __init__(self, opened: OpenedSet, number: int) -> None:
+        store, tables, catalog, layout = opened
+        shard = catalog.shard(number)
         self.name = shard.name
         self.where = store.where
         try:
@@ -39,11 +40,15 @@ class OpenShard:
             if self.file.nbytes != shard.object_nbytes:
                 text = "the shard is not the one that is in the catalog"
                 raise ShardError.at(text, None, shard.object_nbytes, self.file.nbytes)
-            self.table: Table = read_table(store, shard, tables)
+            if layout is not None and not shard.table_nbytes:
+                self.table: Table = layout.table(self.file, shard.samples, int(catalog.bounds[number]))
+            else:
+                self.table = read_table(store, shard, tables)
         except OSError as error:
             raise self._within(ShardError(f"the shard cannot be read: {error.strerror}")) from error
         except ShardError as error:
             raise self._within(error) from None
+        self._has_checksums = not self.table.flags & UNCHECKED
 
     def read(self, sample: int, field: int) -> Any:
         """A field's bytes as an array, checked, in memory of their own; None where the sample has no such field."""
@@ -51,11 +56,11 @@ class OpenShard:
         if nbytes == ABSENT:
             return None
         data = self._part(offset, nbytes, sample)
-        if digest_of(data) != digest:
+        if self._has_checksums and digest_of(data) != digest:
             raise self._damaged(sample, offset)
         return data
 
-    def read_arrays(self, samples: Any, field: int, rows: Any, at: list[int]) -> None:
+    def read_arrays(self, samples: Any, field: int, rows: Any, at: Sequence[int]) -> None:
         """Puts the arrays of a field, which all are of one size, to their rows, and checks them there.
 
         Args:
@@ -73,7 +78,7 @@ class OpenShard:
         size, head_nbytes = rows.shape[1], self.table.fields[field].skip
         begins = offsets + head_nbytes
         are_there = self.file.are_there(offsets, begins + size)
-        data, copy = self.file.data, self._copy
+        data, copy, has_checksums = self.file.data, self._copy, self._has_checksums
         for row, begin, digest, sample in zip(
             at, begins.tolist(), entries[:, 2].tolist(), samples.tolist(), strict=True
         ):
@@ -82,12 +87,34 @@ class OpenShard:
                 target[...] = data[begin : begin + size]
             else:
                 copy(begin, target, sample)
+            if not has_checksums:
+                continue
             if head_nbytes:
                 found = digest_of_parts((self._part(begin - head_nbytes, head_nbytes, sample), target), 0)
             else:
                 found = digest_of(target)
             if found != digest:
                 raise self._damaged(sample, begin - head_nbytes)
+
+    def column(self, name: str) -> Any:
+        """A number of each sample: from the table, or where all are arrays of one number, from the samples.
+
+        Raises:
+            ConfigError: if there are no such numbers.
+        """
+        table = self.table
+        if name in table.columns:
+            return table.columns[name]
+        numbers = [field.name for field in table.fields if field.dtype and field.shape == ()]
+        if name not in numbers:
+            there = ", ".join(numbers) or "none"
+            raise ConfigError(f"{self.where}/{self.name} has no column {name!r}: there is {there}")
+        field = table.field_numbers[name]
+        column = np.empty(table.samples, table.fields[field].dtype)
+        self.read_arrays(
+            np.arange(table.samples), field, column.view(np.uint8).reshape(table.samples, -1), range(table.samples)
+        )
+        return column
 
     def told(self, error: ShardError, sample: int) -> ShardError:
         """The same error, which now knows the sample and where it is."""
@@ -124,13 +151,9 @@ class OpenShards:
         with self._lock:
             shard = self._open.get(number)
             if shard is None:
-                shard = self._open[number] = self._opened(number)
+                shard = self._open[number] = OpenShard(self._set, number)
                 if len(self._open) > _MOST_OPEN:
                     self._open.popitem(last=False)  # closed when nobody reads from it any more
             else:
                 self._open.move_to_end(number)
             return shard
-
-    def _opened(self, number: int) -> OpenShard:
-        shards, tables, catalog = self._set
-        return OpenShard(shards, catalog.shard(number), tables)

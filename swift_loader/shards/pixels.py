@@ -10,10 +10,19 @@ from __future__ import annotations
 
 import importlib.util
 import io
+import struct
 from functools import cache
 from typing import Any
 
 import numpy as np
+
+from swift_loader.errors import DataError
+
+#: Bits of a pixel, by Pillow's modes.
+_BITS = {
+    "1": 1, "L": 8, "P": 8, "LA": 16, "PA": 16, "I;16": 16, "RGB": 24, "YCbCr": 24, "LAB": 24, "HSV": 24, "RGBA": 32,
+    "RGBX": 32, "CMYK": 32, "I": 32, "F": 32,
+}  # fmt: skip
 
 
 @cache
@@ -46,3 +55,19 @@ def pillow_image(data: Any, mode: str) -> Any:
 
     with Image.open(io.BytesIO(data)) as image:
         return image.convert(mode)
+
+
+def raw_pixels(data: Any, mode: str) -> Any:
+    """The pixels of an image that was written without compression."""
+    return np.array(raw_image(data, mode))
+
+
+def raw_image(data: Any, mode: str) -> Any:
+    """``u32 width | u32 height | u32 n | n bytes: Pillow's mode | pixels`` as an image."""
+    from PIL import Image  # noqa: PLC0415 - only where there are images
+
+    width, height, nbytes = struct.unpack_from("<III", data)
+    kind, pixels = bytes(data[12 : 12 + nbytes]).decode(), data[12 + nbytes :]
+    if kind not in _BITS or height * -(-width * _BITS[kind] // 8) != len(pixels):
+        raise DataError(f"an image of {width} x {height} in mode {kind[:8]!r} does not take {len(pixels):,} bytes")
+    return Image.frombytes(kind, (width, height), bytes(pixels)).convert(mode)

@@ -15,7 +15,9 @@ from swift_loader.shards import catalog as catalogs
 from swift_loader.shards.beside import Beside, refuse_packed
 from swift_loader.shards.catalog import Catalog, Shard
 from swift_loader.shards.folder import Folder
+from swift_loader.shards.layouts import Layout
 from swift_loader.shards.opening import newest_generation, read_catalog
+from swift_loader.shards.recognised import layout_of, recognised
 from swift_loader.shards.store import store_at
 
 _RANGE = re.compile(r"\{(\d+)\.\.(\d+)\}|\{([^{}]*,[^{}]*)\}")
@@ -29,6 +31,8 @@ class OpenedSet(NamedTuple):
     tables: Folder
     """Has those tables that shards do not have themselves."""
     catalog: Catalog
+    layout: Layout | None = None
+    """How samples lie in files of other libraries."""
 
 
 def open_set(url: str, generation: int | None = None, index: str | None = None) -> OpenedSet:
@@ -45,8 +49,12 @@ def open_set(url: str, generation: int | None = None, index: str | None = None) 
     shards = _folder(url)
     tables = shards if index is None else _folder(index)
     try:
-        return OpenedSet(shards, tables, read_catalog(tables, generation))
+        catalog = read_catalog(tables, generation)
+        return OpenedSet(shards, tables, catalog, layout_of(catalog))
     except FileNotFoundError:
+        found = recognised(shards) if generation is None else None
+        if found is not None:
+            return OpenedSet(shards, tables, found[1], found[0])
         newest = newest_generation(tables)
         if generation is not None and newest:
             raise ConfigError(f"{url} has no generation {generation}: the newest is {newest}") from None

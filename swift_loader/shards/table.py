@@ -29,6 +29,8 @@ FOOTER_FROM_END = FOOTER_NBYTES + 2 * BLOCK
 ABSENT = (1 << 64) - 1
 #: Flags.
 ROWS, LAST, PICKLES = 1, 2, 4
+#: A flag of tables that are in memory alone: they have no checksums.
+UNCHECKED = 1 << 16
 
 MOST_SAMPLES = 1 << 31
 MOST_TABLE_NBYTES = 4 << 30

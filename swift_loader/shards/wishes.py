@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 from weakref import WeakKeyDictionary
 
@@ -14,7 +14,7 @@ from swift_loader.shards.fields import Field
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from swift_loader.shards.decode import Decoding
+    from swift_loader.shards.decode import Decode, Decoding
     from swift_loader.shards.opened import OpenShard
     from swift_loader.shards.table import Table
 
@@ -35,12 +35,27 @@ class _Way(NamedTuple):
 
 
 class Wishes:
-    """What the user asked for: names of fields, each with others in its place (``"jpg;png"``)."""
+    """What the user asked for: names of fields, each with others in its place (``"jpg;png"``).
 
-    def __init__(self, fields: str | Sequence[str] | None, decoding: Decoding) -> None:
+    Args:
+        fields: those names; one alone is text. None: all there are, as a dict.
+        decoder_of: what decodes a field.
+        build: makes a sample of the parts, where it is no tuple of them.
+        every: all names there are, in another order than that of the table.
+    """
+
+    def __init__(
+        self,
+        fields: str | Sequence[str] | None,
+        decoder_of: Callable[[Field], Decode],
+        build: Callable[[Iterator[Any]], Any] | None = None,
+        every: Sequence[str] | None = None,
+    ) -> None:
         self._asked = _names_of(fields)
         self._is_alone = isinstance(fields, str)
-        self._decoding = decoding
+        self._decoder_of = decoder_of
+        self._build = build
+        self._every = every
         self._of: WeakKeyDictionary[Table, Granted] = WeakKeyDictionary()
 
     def of(self, table: Table) -> Granted:
@@ -50,22 +65,19 @@ class Wishes:
             granted = self._of[table] = self._granted(table)
         return granted
 
-    def __reduce__(self) -> Any:
-        fields = None if self._asked is None else self._asked[0] if self._is_alone else self._asked
-        return type(self), (fields, self._decoding)
-
     def _granted(self, table: Table) -> Granted:
         if self._asked is None:
-            names = [(field.name,) for field in table.fields]
-            return Granted([self._ways(table, name) for name in names], [name for (name,) in names], is_alone=False)
+            names = list(self._every or table.field_numbers)
+            return Granted([self._ways(table, (name,)) for name in names], names, is_alone=False)
         parts = [self._ways(table, tuple(name.split(";"))) for name in self._asked]
-        return Granted(parts, None, is_alone=self._is_alone)
+        return Granted(parts, None, is_alone=self._is_alone, build=self._build)
 
     def _ways(self, table: Table, names: tuple[str, ...]) -> list[_Way]:
         if names == (KEY,):
             return [_Way(-1, Field(KEY), lambda shard, sample: shard.table.key(sample))]
         known = table.field_numbers
-        ways = [self._way(table, known[name]) for name in names if name in known]
+        numbers = [known.get(name, known.get(name.lower())) for name in names]
+        ways = [self._way(table, number) for number in numbers if number is not None]
         if not ways:
             raise ShardError(f"no sample has a field {' or '.join(map(repr, names))}: there are {', '.join(known)}")
         return ways
@@ -75,7 +87,7 @@ class Wishes:
         if field.has_column:
             column = table.columns[field.name]
             return _Way(number, field, lambda _, sample: column[sample].item())
-        decode = _array_of(field) if field.dtype else self._decoding.of(field.name)
+        decode = self._decoder_of(field)
 
         def get(shard: OpenShard, sample: int) -> Any:
             data = shard.read(sample, number)
@@ -87,12 +99,20 @@ class Wishes:
 class Granted:
     """How the samples of one shard come to what was asked for."""
 
-    def __init__(self, parts: list[list[_Way]], names: list[str] | None, *, is_alone: bool) -> None:
+    def __init__(
+        self,
+        parts: list[list[_Way]],
+        names: list[str] | None,
+        *,
+        is_alone: bool,
+        build: Callable[[Iterator[Any]], Any] | None = None,
+    ) -> None:
         self._parts = parts
         self._names = names
         """With these it is a dict, of what there is."""
         self._is_alone = is_alone
-        self.are_rows = all(len(ways) == 1 and (ways[0].field.dtype != "") for ways in parts)
+        self._build = build
+        self.are_rows = build is None and all(len(ways) == 1 and (ways[0].field.dtype != "") for ways in parts)
         """Whether each part is a number, or an array that is as large in all samples."""
 
     def sample(self, shard: OpenShard, sample: int) -> Any:
@@ -101,6 +121,8 @@ class Granted:
             found = {name: ways[0].get(shard, sample) for name, ways in zip(self._names, self._parts, strict=True)}
             return {name: part for name, part in found.items() if part is not _ABSENT}
         parts = tuple(_first(ways, shard, sample) for ways in self._parts)
+        if self._build is not None:
+            return self._build(iter(parts))
         return parts[0] if self._is_alone else parts
 
     def read_into(self, shard: OpenShard, samples: NDArray[np.int64], rows: Any, at: list[int]) -> None:
@@ -128,7 +150,7 @@ def _names_of(fields: str | Sequence[str] | None) -> tuple[str, ...] | None:
     names = (fields,) if isinstance(fields, str) else tuple(fields)
     if not names or "" in names or {str} != set(map(type, names)):
         raise ConfigError(f'fields must be names of fields, such as ("jpg;png", "cls"), not {fields!r}')
-    return tuple(name.lower() for name in names)
+    return names
 
 
 def _first(ways: list[_Way], shard: OpenShard, sample: int) -> Any:
@@ -139,10 +161,13 @@ def _first(ways: list[_Way], shard: OpenShard, sample: int) -> Any:
     raise shard.told(ShardError(f"the sample has no field {' or '.join(repr(way.field.name) for way in ways)}"), sample)
 
 
-def _array_of(field: Field) -> Callable[[Any], Any]:
-    """Arrays that are alike lie behind a header that is alike too."""
+def decoder_in_tars(field: Field, decoding: Decoding) -> Decode:
+    """What decodes a field of a tar file: its name says that, but for arrays of which the table knows all."""
+    if not field.dtype:
+        return decoding.of(field.name)
 
     def array(data: Any) -> Any:
+        # Those that are alike lie behind a header that is alike too.
         return data[field.skip :].view(field.dtype).reshape(field.shape)
 
     return array

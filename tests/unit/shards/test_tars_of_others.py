@@ -19,7 +19,7 @@ from webdataset import tariterators
 
 from swift_loader.errors import ConfigError, ShardError, WorkerDied
 from swift_loader.shards import ShardDataset, index
-from swift_loader.shards.beside import Beside
+from swift_loader.shards.beside import Asked, Beside
 from swift_loader.shards.folder import Folder
 from swift_loader.shards.foreign import foreign_table
 from swift_loader.shards.lookers import Lookers
@@ -185,16 +185,16 @@ def test_a_process_that_dies_is_told(written: Path) -> None:
         for one in lookers._all:
             os.kill(one._process.pid, signal.SIGKILL)
             one._process.wait(10)
-        list(lookers.lines(["set-0.tar", "set-1.tar"]))
+        list(lookers.lines([Asked("set-0.tar"), Asked("set-1.tar")]))
 
 
 def test_two_at_once_write_one_table(written: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     place = Beside(Folder(written), Folder(written))
-    line = place.found_or_made("set-0.tar")
+    line = place.found_or_made(Asked("set-0.tar"))
     monkeypatch.setattr(
         Beside, "found", lambda self, name, seen=[]: seen.append(1) or (line if len(seen) > 1 else None)
     )
-    assert Beside(*place).found_or_made("set-0.tar") == line
+    assert Beside(*place).found_or_made(Asked("set-0.tar")) == line
 
 
 PARTS = st.text("ab.A_/", min_size=1, max_size=6)
