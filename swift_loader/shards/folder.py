@@ -30,6 +30,8 @@ _NAMELESS = flags("O_TMPFILE", "O_RDWR", "O_CLOEXEC")
 _NAMED = flags("O_RDWR", "O_CREAT", "O_EXCL", "O_CLOEXEC", "O_NOFOLLOW")
 #: What a disk says that has no files without names.
 _NOT_HERE = (errno.EOPNOTSUPP, errno.EISDIR, errno.ENOENT, errno.EINVAL)
+#: What one says on which a file has but one name: buckets that are mounted, sticks.
+_NO_LINKS = (errno.EPERM, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK)
 _MOST_PIECES = 1024
 _DRAFT = ".part"
 
@@ -149,9 +151,7 @@ class FolderDraft:
         except OSError as error:
             if error.errno not in _NOT_HERE:
                 raise
-            self._temporary = target.with_name(f".{target.name[:200]}.{secrets.token_hex(4)}{_DRAFT}")
-            self._fd = os.open(self._temporary, _NAMED, 0o666)
-            fcntl.flock(self._fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            self._temporary, self._fd = _hidden(target)
 
     def write(self, pieces: Sequence[Buffer]) -> None:
         """See `Draft`."""
@@ -166,16 +166,31 @@ class FolderDraft:
         os.fsync(self._fd)
         folder = os.open(self._target.parent, flags("O_RDONLY", "O_DIRECTORY", "O_CLOEXEC"))
         try:
-            if over and self._temporary is not None:
-                self._temporary.replace(self._target)
-                self._temporary = None
+            if over:
+                self._rename()
             else:
-                # A file without a name is linked by its descriptor.
-                source = self._temporary or f"/proc/self/fd/{self._fd}"
-                os.link(source, self._target.name, dst_dir_fd=folder, follow_symlinks=True)
+                self._link(folder)
             os.fsync(folder)
         finally:
             os.close(folder)
+
+    def _link(self, folder: int) -> None:
+        # A file without a name is linked by its descriptor.
+        source = self._temporary or f"/proc/self/fd/{self._fd}"
+        try:
+            os.link(source, self._target.name, dst_dir_fd=folder, follow_symlinks=True)
+        except OSError as error:
+            if error.errno not in _NO_LINKS or self._temporary is None:
+                raise
+            # Two writers at once are not kept apart here; one after the other are.
+            if self._target.exists():
+                raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), str(self._target)) from None
+            self._rename()
+
+    def _rename(self) -> None:
+        assert self._temporary is not None  # what is put over another has a name
+        self._temporary.replace(self._target)
+        self._temporary = None
 
     def discard(self) -> None:
         """See `Draft`."""
@@ -185,6 +200,18 @@ class FolderDraft:
             self._temporary = None
         if fd >= 0:
             os.close(fd)
+
+
+def _hidden(target: Path) -> tuple[Path, int]:
+    """A new file beside ``target``, locked, so that nobody takes it for one that a killed writer has left."""
+    while True:
+        path = target.with_name(f".{target.name[:200]}.{secrets.token_hex(4)}{_DRAFT}")
+        fd = os.open(path, _NAMED, 0o666)
+        with contextlib.suppress(BlockingIOError):
+            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            if os.fstat(fd).st_nlink:
+                return path, fd
+        os.close(fd)  # another writer has cleared it away between these lines
 
 
 def _write_all(fd: int, data: bytes) -> None:

@@ -1,11 +1,13 @@
 """Files of a folder are there whole or not at all, under names that lead nowhere else; and where they are, by URL."""
 
+import errno
 import os
 from pathlib import Path
 
 import pytest
 
 from swift_loader.errors import ConfigError, ShardError
+from swift_loader.shards import create
 from swift_loader.shards import folder as folders
 from swift_loader.shards.folder import Folder
 from swift_loader.shards.store import store_at
@@ -56,6 +58,37 @@ def test_of_two_writers_of_a_name_one_is_told(folder):
     second.discard()
     assert folder.read("x.tar", 0, 6) == b"second"
     assert os.listdir(folder.path) == ["x.tar"]
+
+
+def test_where_a_file_has_one_name_only_it_is_renamed_and_nothing_is_written_over(tmp_path, monkeypatch):
+    def no_links(*_, **__):
+        raise PermissionError(errno.EPERM, "no links here")
+
+    monkeypatch.setattr(folders, "_NAMELESS", os.O_RDWR | os.O_DIRECTORY)
+    monkeypatch.setattr(os, "link", no_links)
+    folder = Folder(tmp_path)
+    put(folder, "x.tar", b"first")
+    with pytest.raises(FileExistsError):
+        put(folder, "x.tar", b"second")
+    assert folder.read("x.tar", 0, 5) == b"first"
+    assert os.listdir(tmp_path) == ["x.tar"]
+
+
+def test_what_the_system_writes_in_parts_is_written_whole(folder, monkeypatch):
+    whole = os.writev
+    monkeypatch.setattr(os, "writev", lambda fd, pieces: whole(fd, [bytes(pieces[0])[:2]]))
+    put(folder, "x", b"abc", b"defg")
+    assert folder.read("x", 0, 7) == b"abcdefg"
+
+
+def test_a_full_disk_leaves_nothing(folder, monkeypatch):
+    def full(*_):
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(os, "writev", full)
+    with pytest.raises(OSError, match="No space"):
+        create([{"bin": b"abc"}], folder.path)
+    assert os.listdir(folder.path) == []
 
 
 def test_what_is_replaced_is_the_old_one_or_the_new(folder):
