@@ -44,11 +44,15 @@ class JpegImages:
         return self.count
 
     def __getitem__(self, index: int) -> tuple[NDArray[np.float32], int]:
-        image = Image.open(io.BytesIO(self.files[index % len(self.files)])).convert("RGB")
-        side = random.randint(SMALLEST_CROP, SOURCE_SIDE)
-        left, top = random.randint(0, SOURCE_SIDE - side), random.randint(0, SOURCE_SIDE - side)
-        image = image.resize((SIDE, SIDE), Image.Resampling.BILINEAR, box=(left, top, left + side, top + side))
-        pixels = np.asarray(image, dtype=np.float32).transpose(2, 0, 1)
-        if random.random() < 0.5:
-            pixels = pixels[:, :, ::-1]
-        return np.ascontiguousarray(pixels) / np.float32(255), index
+        return cropped(Image.open(io.BytesIO(self.files[index % len(self.files)])).convert("RGB")), index
+
+
+def cropped(image: Image.Image) -> NDArray[np.float32]:
+    """A part of it, resized, flipped or not, as numbers from 0 to 1."""
+    side = random.randint(SMALLEST_CROP, SOURCE_SIDE)
+    left, top = random.randint(0, SOURCE_SIDE - side), random.randint(0, SOURCE_SIDE - side)
+    image = image.resize((SIDE, SIDE), Image.Resampling.BILINEAR, box=(left, top, left + side, top + side))
+    pixels = np.asarray(image, dtype=np.float32).transpose(2, 0, 1)
+    if random.random() < 0.5:
+        pixels = pixels[:, :, ::-1]
+    return np.ascontiguousarray(pixels) / np.float32(255)
