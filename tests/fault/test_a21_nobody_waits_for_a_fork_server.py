@@ -16,16 +16,22 @@ from tests.watching import flat, is_gone, until, workers
 
 #: One thread serves both workers: if it waited for the server, it would serve neither.
 SETTINGS = {"multithread": False, "shuffle": False, "data_queue_size": 1, "message_queue_size": 1, "max_buffer_size": 1}
-COUNT = 80
+COUNT = 160
 
 
-def both_and_their_server(loader: Any) -> tuple[list[psutil.Process], psutil.Process]:
-    """Once both have made a batch: one that was just forked is not handed over yet, and goes with its server."""
-    until(lambda: loader.statistics()["workers_warm"] == 2, "a batch of each")
+def both_and_their_server(loader: Any, iterator: Any) -> tuple[list[int], list[psutil.Process], psutil.Process]:
+    """Once both have made a batch: one that was just forked is not handed over yet, and goes with its server.
+
+    Batches are taken meanwhile: where the second worker comes late, the first has made all that may wait.
+    """
+    found = next(iterator).tolist()
+    until(lambda: len(loader.worker_pids) == 2, "two workers")
+    while loader.statistics()["workers_warm"] < 2:
+        found += next(iterator).tolist()
     family = workers()
     server = family[0].parent()
     assert server is not None
-    return family, server
+    return found, family, server
 
 
 def rest_without(worker: psutil.Process, iterator: Any) -> list[int]:
@@ -40,8 +46,7 @@ def test_a21_a_stopped_server_is_waited_for_by_nobody_who_has_something_else_to_
     settings = {**SETTINGS, "start_method": "fork", "allow_fork": True}
     with started(Slow, {"count": COUNT, "seconds": 0.005}, **settings) as loader:
         iterator = iter(loader)
-        found = next(iterator).tolist()
-        family, server = both_and_their_server(loader)
+        found, family, server = both_and_their_server(loader, iterator)
         server.send_signal(signal.SIGSTOP)
         found += rest_without(family[0], iterator)
         assert server.status() == psutil.STATUS_STOPPED
@@ -56,8 +61,7 @@ def test_a21_while_a_shared_dataset_is_built_again_those_who_live_go_on(is_stopp
     settings = {**SETTINGS, "share_dataset": True, "start_method": "forkserver"}
     with started(GatedAndSlow, {"folder": str(tmp_path), "count": COUNT}, **settings) as loader:
         iterator = iter(loader)
-        found = next(iterator).tolist()
-        family, server = both_and_their_server(loader)
+        found, family, server = both_and_their_server(loader, iterator)
         (tmp_path / "wait").touch()
         server.send_signal(signal.SIGSTOP if is_stopped else signal.SIGKILL)
         found += rest_without(family[0], iterator)

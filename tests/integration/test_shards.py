@@ -11,7 +11,7 @@ import pytest
 
 from swift_loader import CacheSetting, LayoutError, RotationSetting, ShardError, SwiftLoader
 from swift_loader.shards import ImageFolder, ShardDataset, TokenDataset
-from swift_loader.testing import Nemesis, record
+from swift_loader.testing import Nemesis, differences, record
 from tests.loaders import made, started, stream
 from tests.unit.shards.sets_made import FIELDS, npy, sample, write_set
 from tests.watching import plain
@@ -89,21 +89,15 @@ def test_the_same_global_batches_on_any_number_of_consumers(folder: Path) -> Non
     assert global_batches(1) == global_batches(2) == global_batches(4)
 
 
-def seen(loader: SwiftLoader) -> list[tuple[int, int, int]]:
-    """Three epochs: which batches came, and what was in them."""
-    return [(one.epoch, one.step, one.crc) for one in record(loader, epochs=3)]
-
-
 @pytest.mark.parametrize("fields", WAYS)
 def test_killed_workers_change_nothing(folder: Path, fields: Any) -> None:
     with started(ShardDataset, settings(folder, fields), batch_size=4, max_attempts=1000) as loader:
-        undisturbed = seen(loader)
-        strikes = 0
-        with Nemesis(loader, every_s=(0.03, 0.1), seed=3) as nemesis:
-            while strikes < 5:  # the machine decides how long epochs are
-                loader.set_epoch(0)
-                assert seen(loader) == undisturbed
-                strikes = nemesis.strikes
+        undisturbed = record(loader, epochs=3)
+        loader.set_epoch(0)
+        nemesis = Nemesis(loader, seed=3)
+        disturbed = record(loader, epochs=3, meanwhile=lambda step: step % 6 or nemesis.strike())
+    assert nemesis.strikes > 5
+    assert not differences(disturbed, undisturbed)
 
 
 def test_samples_are_kept_and_repeated_as_those_of_any_dataset(folder: Path, tmp_path: Path) -> None:

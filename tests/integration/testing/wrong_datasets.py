@@ -199,7 +199,7 @@ class LeavesALock(Right):
     def __getitem__(self, index: int) -> Any:
         lock = Path(self.folder) / "lock"
         lock.with_name(f"lock-{index}").touch(exist_ok=False)
-        time.sleep(0.05)
+        time.sleep(0.15)  # nearly always: whoever is killed is at it
         lock.with_name(f"lock-{index}").unlink()
         return index
 
