@@ -23,6 +23,7 @@ import tempfile
 import types
 from collections.abc import Callable, Iterator
 from functools import partial
+from importlib.machinery import ModuleSpec
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, ClassVar
@@ -40,7 +41,6 @@ from swift_loader.shards import ShardDataset, create
 
 RECORDS, RAW_BATCH, RAW_SHAPE = 8192, 256, (3, 224, 224)
 IMAGES, JPEG_BATCH, DISTINCT = 1024, 64, 64
-SHARD_NBYTES = 64_000_000
 CLASSES = 1000
 WORKERS = 2
 
@@ -99,7 +99,7 @@ def later(found: Callable[[], Any], settings: Settings, nbytes: int) -> Result:
 class Raw:
     """150 kB records."""
 
-    batch, nbytes = RAW_BATCH, int(np.prod(RAW_SHAPE))
+    batch, nbytes, shard_nbytes = RAW_BATCH, int(np.prod(RAW_SHAPE)), 64_000_000
     source = Records
 
     @staticmethod
@@ -126,7 +126,7 @@ class Raw:
 class Jpeg:
     """JPEG files."""
 
-    batch, nbytes = JPEG_BATCH, 3 * 224 * 224 * 4
+    batch, nbytes, shard_nbytes = JPEG_BATCH, 3 * 224 * 224 * 4, 1_000_000
     source = Pictures
 
     @staticmethod
@@ -171,7 +171,7 @@ def stored_by(kind: Any, settings: Settings) -> Iterator[dict[str, Any]]:
 
 def case_swift(settings: Settings, kind: Any, folder: str) -> Result:
     """Ours."""
-    create(stored_by(kind, settings), folder, shuffle=False, maxsize=SHARD_NBYTES)
+    create(stored_by(kind, settings), folder, shuffle=False, maxsize=kind.shard_nbytes)
 
     def build() -> Any:
         loader = SwiftLoader.from_dataset(kind.ours(folder), kind.batch, 1, WORKERS, seed=settings.seed)
@@ -183,7 +183,7 @@ def case_swift(settings: Settings, kind: Any, folder: str) -> Result:
 
 def case_torch(settings: Settings, kind: Any, folder: str) -> Result:
     """Our set, in torch's loader."""
-    create(stored_by(kind, settings), folder, shuffle=False, maxsize=SHARD_NBYTES)
+    create(stored_by(kind, settings), folder, shuffle=False, maxsize=kind.shard_nbytes)
     build = partial(DataLoader, batch_size=kind.batch, shuffle=True, num_workers=WORKERS, persistent_workers=True)
     return later(lambda: build(kind.ours(folder)), settings, kind.nbytes)
 
@@ -192,7 +192,7 @@ def case_webdataset(settings: Settings, kind: Any, folder: str) -> Result:
     """webdataset's tars, in torch's loader."""
     import webdataset as wds
 
-    with wds.ShardWriter(f"{folder}/%06d.tar", maxsize=SHARD_NBYTES, maxcount=10**9, verbose=0) as writer:
+    with wds.ShardWriter(f"{folder}/%06d.tar", maxsize=kind.shard_nbytes, maxcount=10**9, verbose=0) as writer:
         for number, sample in enumerate(stored_by(kind, settings)):
             writer.write({"__key__": f"{number:09d}", **sample})
     shards = sorted(map(str, Path(folder).glob("*.tar")))
@@ -211,7 +211,7 @@ def case_mds(settings: Settings, kind: Any, folder: str) -> Result:
     _without_torchvision()
     import streaming
 
-    with streaming.MDSWriter(out=folder, columns=kind.columns, size_limit=SHARD_NBYTES) as writer:
+    with streaming.MDSWriter(out=folder, columns=kind.columns, size_limit=kind.shard_nbytes) as writer:
         source = kind.source(settings)
         for index in range(len(source)):
             writer.write(source[index])
@@ -233,7 +233,7 @@ def case_litdata(settings: Settings, kind: Any, folder: str, *, shuffle: bool) -
     import litdata
     from litdata.streaming.writer import BinaryWriter
 
-    writer = BinaryWriter(folder, chunk_bytes=SHARD_NBYTES)
+    writer = BinaryWriter(folder, chunk_bytes=kind.shard_nbytes)
     source = kind.source(settings)
     for index in range(len(source)):
         writer.add_item(index, kind.lit(source[index]))
@@ -256,6 +256,7 @@ def _without_torchvision() -> None:
     """MosaicML's package imports a class of torchvision's that nothing here uses."""
     if find_spec("torchvision") is None:
         vision, datasets = types.ModuleType("torchvision"), types.ModuleType("torchvision.datasets")
+        vision.__spec__ = ModuleSpec("torchvision", None)  # others ask whether it is there
         datasets.VisionDataset = object  # type: ignore[attr-defined]
         sys.modules |= {"torchvision": vision, "torchvision.datasets": datasets}
 
