@@ -17,7 +17,7 @@ from tests.unit.plan import checks
 from tests.unit.plan.test_lanes_keep_the_promises_of_a_plan import plans
 from tests.watching import soon_at_least_once
 
-examples = settings(max_examples=300, derandomize=True, deadline=None, database=None)
+examples = settings(max_examples=80, derandomize=True, deadline=None, database=None)
 
 
 def plan_over(lengths, batch_size=256, mix=64, **given):
@@ -152,7 +152,7 @@ def test_a_row_has_a_lane_for_each_of_its_places_or_as_many_as_are_mixed(batch_s
     st.lists(st.tuples(st.integers(0, 200), st.integers(0, 1_000)), max_size=20),
     st.integers(1, 300),
 )
-@settings(max_examples=200, derandomize=True, deadline=None, database=None)
+@settings(max_examples=60, derandomize=True, deadline=None, database=None)
 def test_objects_are_cut_into_runs_of_equal_counts_and_about_so_many_bytes(objects, target):
     counts, nbytes = ([each[place] for each in objects] for place in range(2))
     lengths = extents(counts, nbytes, target).tolist()

@@ -15,7 +15,7 @@ from swift_loader.plan.runs import Runs
 from swift_loader.plan.seeding import order_key
 from tests.unit.plan import checks
 
-examples = settings(max_examples=300, derandomize=True, deadline=None, database=None)
+examples = settings(max_examples=80, derandomize=True, deadline=None, database=None)
 evens = ["balance", "pad", "drop", "none"]
 lengths_of_runs = st.one_of(
     st.lists(st.integers(0, 30), min_size=1, max_size=30),
