@@ -7,21 +7,21 @@ generation in its name, is the last thing that is written, and what makes the se
 
 from __future__ import annotations
 
+import json
 import re
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import islice, repeat
-from operator import itemgetter
+from itertools import islice
 from typing import Any, Unpack
 
 from swift_loader.errors import ConfigError, ShardError
 from swift_loader.shards import catalog as catalogs
 from swift_loader.shards.catalog import Catalog, Shard
-from swift_loader.shards.encode import Encoded, Encoder
-from swift_loader.shards.fields import Field, key_of
+from swift_loader.shards.fields import Field
 from swift_loader.shards.making import Indices, Making, Options
 from swift_loader.shards.opening import describe, newest_generation, read_catalog
+from swift_loader.shards.prepared import Preparing, Ready
 from swift_loader.shards.publishing import publish
 from swift_loader.shards.store import Store, store_at
 from swift_loader.shards.table import Origin
@@ -29,7 +29,8 @@ from swift_loader.shards.writer import ShardWriter
 
 _OURS = re.compile(r"shard-(?:\d{3}-)?\d{6,}\.tar")
 _PLAIN = re.compile(r"shard-(\d{6,})\.tar")
-_TOLD_EVERY = 256
+_TOLD_EVERY_S = 0.1
+_MOST_NOTES_NBYTES = 1 << 19
 
 
 @dataclass(slots=True)
@@ -44,6 +45,8 @@ class Progress:
     """What all shards take that are there."""
     shards_found: int = 0
     """Those that were there before."""
+    nbytes_begun: int = 0
+    """What stands in the shard that is being written."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,6 +72,7 @@ def create(
     overwrite: bool = False,
     read: Callable[[Indices], Iterable[Any]] | None = None,
     progress: Callable[[Progress], object] | None = None,
+    notes: Mapping[str, Any] | None = None,
     **making: Unpack[Options],
 ) -> Created:
     """Writes the samples of ``source`` as a set of shards.
@@ -81,7 +85,8 @@ def create(
         append: Adds the samples to the set that is there, as its next generation.
         overwrite: Removes the set that is there.
         read: Gives the samples of ``source`` with these indices, in that order: for who reads it by several processes.
-        progress: Called with a `Progress` now and then.
+        progress: Called with a `Progress` at first, now and then, and at last.
+        notes: For people, as JSON has it, such as the names of classes: they stand in the catalog, as `meta["notes"]`.
         **making: See `Making`.
 
     Raises:
@@ -98,6 +103,8 @@ def create(
     made = Making.of({"name": _name_of(source), **making})
     if append and (overwrite or made.part is not None):
         raise ConfigError("append adds to what is there, all of it in one part: not with overwrite or part")
+    if len(json.dumps(notes)) > _MOST_NOTES_NBYTES:
+        raise ConfigError(f"notes take more than the {_MOST_NOTES_NBYTES:,} bytes that a catalog has for them")
     samples = _Source(source, made, read)
     store = store_at(where, make=True)
     if overwrite:
@@ -105,7 +112,7 @@ def create(
     writing = _Writing(store, made, samples.total, made.recipe(samples.total, is_added=append))
     if not writing.look_around(append=append):
         writing.write(samples, progress)
-    generation = writing.commit()
+    generation = writing.commit(notes)
     return Created(
         store.where, writing.told.samples, writing.told.shards, writing.told.nbytes, writing.told.shards_found,
         time.monotonic() - began, generation,
@@ -125,7 +132,7 @@ def merge(where: object) -> Catalog:
     return read_catalog(store)
 
 
-def _merged(store: Store) -> ShardError | None:
+def _merged(store: Store, notes: Mapping[str, Any] | None = None) -> ShardError | None:
     """Writes the catalog of parts; or what is missing of them."""
     if newest_generation(store):
         return None
@@ -144,7 +151,7 @@ def _merged(store: Store) -> ShardError | None:
     if position != first.total if first.total else not described[-1].table.origin.is_last:
         return ShardError.at("the set is not complete", None, f"{first.total} samples", position)
     fields = {f.name: f for _, table in described for f in table.fields}
-    _commit(store, [shard for shard, _ in described], first.recipe, fields, None)
+    _commit(store, [shard for shard, _ in described], first.recipe, _meta(fields, notes), None)
     return None
 
 
@@ -187,35 +194,39 @@ class _Writing:
         """Writes what is not there yet."""
         origin = Origin(self._position, self._total and self._total + self._base_samples, self._recipe)
         first = self._number
-        encoder = Encoder(self._making.quality, keep_format=self._making.keep_format)
         told = self.told
         told.total = samples.count
         writer = ShardWriter(
             self._store, lambda k: self._name(first + k), self._making.limits, origin, self._note
         )  # fmt: skip
-        done = told.samples
+        done, now = told.samples, time.monotonic
+        tell = progress or (lambda _: None)
+        tell(told)
+        due = now() + _TOLD_EVERY_S
         try:
-            for number, (key, fields) in enumerate(samples.encoded(encoder, done), done + 1):
+            for number, (key, fields) in enumerate(samples.ready(done), done + 1):
                 writer.add(key, fields)
                 told.samples = number
-                if progress is not None and number % _TOLD_EVERY == 0:
-                    progress(told)
+                if now() >= due:
+                    told.nbytes_begun = writer.nbytes_begun
+                    tell(told)
+                    due = now() + _TOLD_EVERY_S
             writer.finish()
         finally:
             writer.abandon()
         if samples.total and told.samples != samples.count:
             raise ShardError.at("the source ended too early", None, samples.count, told.samples)
-        if progress is not None:
-            progress(told)
+        told.nbytes_begun = 0
+        tell(told)
 
-    def commit(self) -> int | None:
+    def commit(self, notes: Mapping[str, Any] | None) -> int | None:
         """Names all shards in a catalog; its generation."""
         if self._making.part is not None:
-            is_whole = _merged(self._store) is None  # or others are still at it
+            is_whole = _merged(self._store, notes) is None  # or others are still at it
             return newest_generation(self._store) if is_whole else None
         if not self._shards:
             raise ShardError("there are no samples, so there is nothing to write").within(set=self._store.where)
-        return _commit(self._store, self._shards, self._recipe, self._fields, self._base)
+        return _commit(self._store, self._shards, self._recipe, _meta(self._fields, notes), self._base)
 
     @property
     def _base_samples(self) -> int:
@@ -269,8 +280,9 @@ class _Source:
         self.total = len(source) if self._is_indexed else 0
         self.count = len(making.indices(self.total))
 
-    def encoded(self, encoder: Encoder, done: int) -> Iterable[tuple[bytes, list[Encoded]]]:
-        """Keys and fields of all samples but the first ``done``."""
+    def ready(self, done: int) -> Iterable[Ready]:
+        """All samples but the first ``done``."""
+        preparing = Preparing(self._making)
         if self._is_indexed:
             indices: Iterable[int] = self._making.indices(self.total, done)
             samples = iter(self._read(indices))  # type: ignore[arg-type] # they are such
@@ -278,48 +290,16 @@ class _Source:
             indices, samples = _counted_from(done), islice(iter(self._source), done, None)
         for index, sample in zip(indices, samples, strict=False):
             try:
-                yield self._one(encoder, index, sample)
+                yield preparing(sample, index)
             except ShardError as error:
                 error.index = index
                 raise error.within(key=f"index {index}") from error.__cause__
-
-    def _one(self, encoder: Encoder, index: int, sample: Any) -> tuple[bytes, list[Encoded]]:
-        key, values = _values_of(sample, self._making)
-        fields = [encoder(name, value) for name, value in values if value is not None]
-        if len(fields) > 1:
-            fields.sort(key=itemgetter(0))
-        return b"%09d" % index if key is None else key_of(key), fields
 
 
 def _counted_from(begin: int) -> Iterable[int]:
     while True:
         yield begin
         begin += 1
-
-
-def _values_of(sample: Any, making: Making) -> tuple[Any, Iterable[tuple[str, Any]]]:
-    """The sample's key, if it has one, and its values by their names."""
-    if isinstance(sample, dict):
-        key = sample.get(making.key or "__key__")
-        if making.key is not None and key is None:
-            raise ShardError(f"the sample has no field {making.key!r}, which should be its key")
-        if making.fields is None:
-            return key, [(name, value) for name, value in sample.items() if name[:2] != "__" and name != making.key]
-        return key, [(name, _item(sample, place)) for name, place in making.fields.items()]
-    if making.fields is not None:
-        items = sample if isinstance(sample, tuple | list) else (sample,)
-        return None, [(name, _item(items, place)) for name, place in making.fields.items()]
-    if isinstance(sample, tuple):
-        return None, list(zip(getattr(sample, "_fields", repeat("")), sample, strict=False))
-    return None, [("", sample)]
-
-
-def _item(sample: Any, place: Any) -> Any:
-    try:
-        return sample[place]
-    except (KeyError, IndexError, TypeError):
-        has = list(sample) if isinstance(sample, dict) else f"{len(sample)} items"
-        raise ShardError(f"the sample has no {place!r}, which fields= names; it has {has}") from None
 
 
 def _name_of(source: Any) -> str:
@@ -334,22 +314,23 @@ def _remove(store: Store) -> None:
         store.delete(name)
 
 
-def _commit(
-    store: Store, shards: Sequence[Shard], recipe: bytes, fields: dict[str, Field], base: Catalog | None
-) -> int:
+def _commit(store: Store, shards: Sequence[Shard], recipe: bytes, meta: dict[str, Any], base: Catalog | None) -> int:
     generation, uuid, before = 1, None, []
-    meta: dict[str, Any] = {"fields": {name: _told(fields[name]) for name in sorted(fields)}}
     if base is not None and base.recipe == recipe:
         data, generation = bytes(store.whole(catalogs.generation_name(base.generation))), base.generation
     else:
         if base is not None:
             generation, uuid = base.generation + 1, base.uuid
             before = [base.shard(number) for number in range(len(base.rows))]
-            meta = {"fields": {**base.meta.get("fields", {}), **meta["fields"]}}
+            meta = {**base.meta, **meta, "fields": {**base.meta.get("fields", {}), **meta["fields"]}}
         data = catalogs.write([*before, *shards], generation=generation, recipe=recipe, uuid=uuid, meta=meta)
     publish(store, generation, data)
     return generation
 
 
-def _told(field: Field) -> dict[str, Any]:
-    return {"dtype": field.dtype, "shape": list(field.shape), "column": field.has_column}
+def _meta(fields: Mapping[str, Field], notes: Mapping[str, Any] | None) -> dict[str, Any]:
+    told = {
+        name: {"dtype": one.dtype, "shape": list(one.shape), "column": one.has_column}
+        for name, one in sorted(fields.items())
+    }
+    return {"fields": told} | ({"notes": dict(notes)} if notes else {})

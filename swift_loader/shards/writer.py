@@ -76,6 +76,11 @@ class ShardWriter:
         self._shard: _Shard | None = None
         self._has_warned = False
 
+    @property
+    def nbytes_begun(self) -> int:
+        """What stands in the shard that is being written."""
+        return 0 if self._shard is None else self._shard.nbytes
+
     def add(self, key: bytes, fields: Sequence[Encoded]) -> None:
         """Writes a sample: its fields, in the order of their names."""
         shard = self._shard
@@ -136,6 +141,11 @@ class _Shard:
         self._endings: dict[str, bytes] = {}
         self._numbers: dict[str, list[int | float]] = {}
         self._arrays: dict[str, Field | None] = {}
+
+    @property
+    def nbytes(self) -> int:
+        """What of it was given so far."""
+        return self._place
 
     def has_room(self, key: bytes, fields: Sequence[Encoded], limits: Limits) -> bool:
         """Whether the shard would be within its limits with one sample more."""

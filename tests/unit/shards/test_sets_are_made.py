@@ -14,6 +14,7 @@ import webdataset
 
 from swift_loader import shards
 from swift_loader.errors import ConfigError, ShardError
+from swift_loader.shards import creating
 from swift_loader.shards.opening import describe
 from tests.unit.shards.sources import Mixed, digests
 
@@ -281,10 +282,15 @@ def test_a_source_that_ends_too_early_is_no_set(tmp_path):
     assert not list(tmp_path.glob("index*"))
 
 
-def test_progress_is_told(tmp_path):
+def test_progress_is_told(tmp_path, monkeypatch):
     told = []
+    now = iter(range(10_000))
+    monkeypatch.setattr(creating.time, "monotonic", lambda: next(now) / 1000)  # asked once for each sample
     shards.create(Mixed(600), tmp_path, maxcount=100, progress=lambda p: told.append((p.samples, p.total, p.shards)))
-    assert told == [(256, 600, 2), (512, 600, 5), (600, 600, 6)]
+    assert told[0] == (0, 600, 0)
+    assert told[-1] == (600, 600, 6)
+    assert told == sorted(told)
+    assert len(told) == 7
 
 
 def test_a_sample_that_is_too_large_has_a_shard_of_its_own(tmp_path):
