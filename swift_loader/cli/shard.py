@@ -10,6 +10,7 @@ import argparse
 import errno
 import importlib
 import os
+import re
 import sys
 
 from swift_loader.cli import bar, naming
@@ -18,11 +19,13 @@ from swift_loader.errors import ConfigError, DataError, SwiftLoaderError
 
 #: Each is the module `shard_NAME`, with `add_arguments(parser)` and `run(arguments) -> exit code`.
 COMMANDS = {
+    "create": "make a set of a dataset, a folder of images, tar files, Parquet files",
     "index": "make tar files that are there a set: they are gone through once, and stay as they are",
     "verify": "look at every byte of a set",
     "info": "say what a set is, and what training on it from a bucket will cost",
     "ls": "list the samples of a set",
     "cat": "write a field of a sample to standard output",
+    "convert": "write the samples of a set, whoever wrote it, as a set of tar files with tables",
 }
 _ADVICE = {errno.ENOSPC: "; make room, and call the same again", errno.EDQUOT: "; make room, and call the same again"}
 
@@ -57,9 +60,10 @@ def _tell(name: str, error: BaseException) -> None:
     if isinstance(error, DataError):
         naming.show_error(f"shard {name}", error)
         return
-    text = str(error)
+    text = error.sentence() if isinstance(error, SwiftLoaderError) else str(error)
     if isinstance(error, OSError) and error.strerror:
         where = f"{error.filename}: " if error.filename else ""
         text = f"{where}{error.strerror}{_ADVICE.get(error.errno or 0, '')}"
+    text = re.sub(r"\b(append|overwrite)=True\b", r"--\1", text)
     # Names that come out of files may be commands to a terminal: it is not shown those.
     print(f"swift-loader shard {name}: {plain(text)}", file=sys.stderr)

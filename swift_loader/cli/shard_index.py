@@ -22,6 +22,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--index-to", metavar="DIR",
                         help="a folder for tables and index, where none can be written beside the shards")  # fmt: skip
+    parser.add_argument("--checksums", action="store_true",
+                        help="of a set of MosaicML's or LitData's: read all of it, to check by")  # fmt: skip
     parser.add_argument("--workers", type=naming.positive, metavar="N", help="processes (default: a core each)")
     parser.add_argument(
         "--merge", action="store_true", help="the shards are those of `create --part`: make their index"
@@ -68,6 +70,7 @@ def _indexed(arguments: argparse.Namespace) -> Catalog:
             arguments.url,
             index_to=arguments.index_to,
             workers=arguments.workers or len(cores.allowed()),
+            checksums=arguments.checksums,
             progress=watch,
         )
 
@@ -80,7 +83,8 @@ def _tell_what_is_there(url: str, index_to: str | None) -> None:
     if is_pattern(url):
         folder, names = matched(url)
     else:
-        folder, names = url, [path.name for path in Path(url).glob("*.tar")]
+        there = Path(url)
+        folder, names = url, [path.name for end in ("tar", "mds", "bin") for path in there.glob(f"*.{end}")]
     tables = Path(index_to or folder)
     found = sum((tables / f"{name}{ENDING}").exists() for name in names)
     if found:

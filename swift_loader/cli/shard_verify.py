@@ -46,7 +46,7 @@ def run(arguments: argparse.Namespace) -> int:
         except FileNotFoundError:
             url = arguments.index or arguments.url
             raise ConfigError(
-                f"{url} has no index.swift, and so nothing to compare with: `shard index` makes it"
+                f"{url} has no index.swift, and so nothing to compare with: `shard index --checksums` makes it"
             ) from None
     if arguments.json:
         told = {"shards": last.shards, "samples": last.samples, "nbytes": last.nbytes}

@@ -10,7 +10,6 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from swift_loader.shards.arrays import ArrayDataset
     from swift_loader.shards.catalog import Catalog
     from swift_loader.shards.creating import Created, Progress, create, merge
     from swift_loader.shards.dataset import ShardDataset
@@ -18,14 +17,12 @@ if TYPE_CHECKING:
     from swift_loader.shards.indexing import index
     from swift_loader.shards.making import Indices, Making
     from swift_loader.shards.opening import read_catalog, read_table
-    from swift_loader.shards.rows import RawRows
     from swift_loader.shards.store import store_at
     from swift_loader.shards.table import Table
     from swift_loader.shards.tokens import TokenDataset
     from swift_loader.shards.verifying import Damage, verify
 
 _HOMES = {
-    "ArrayDataset": "arrays",
     "Catalog": "catalog",
     "Created": "creating",
     "Damage": "verifying",
@@ -33,7 +30,6 @@ _HOMES = {
     "Indices": "making",
     "Making": "making",
     "Progress": "creating",
-    "RawRows": "rows",
     "ShardDataset": "dataset",
     "Table": "table",
     "TokenDataset": "tokens",
@@ -47,7 +43,6 @@ _HOMES = {
 }
 
 __all__ = [
-    "ArrayDataset",
     "Catalog",
     "Created",
     "Damage",
@@ -55,7 +50,6 @@ __all__ = [
     "Indices",
     "Making",
     "Progress",
-    "RawRows",
     "ShardDataset",
     "Table",
     "TokenDataset",
