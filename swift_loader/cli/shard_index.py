@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import json
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -29,12 +30,18 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--merge", action="store_true", help="the shards are those of `create --part`: make their index"
     )
 
+    parser.add_argument("--json", action="store_true", help="print JSON instead of a sentence")
+
 
 def run(arguments: argparse.Namespace) -> int:
     """Makes tables and index; what an earlier call has made is taken."""
     if arguments.merge and arguments.index_to:
         raise ConfigError("--merge makes the index of parts beside them: not with --index-to")
     catalog = _merged(arguments.url) if arguments.merge else _indexed(arguments)
+    if arguments.json:
+        rows = {"shards": len(catalog.rows), "nbytes": catalog.nbytes, "generation": catalog.generation}
+        print(json.dumps({"samples": catalog.samples, **rows}, indent=1))
+        return 0
     told = (counted(catalog.samples, "sample"), counted(len(catalog.rows), "shard"), nbytes(catalog.nbytes))
     print(f"{', '.join(told)}: {arguments.index_to or arguments.url}, generation {catalog.generation}")
     return 0

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from swift_loader.cli import shard_set
 from swift_loader.cli.panel import plain
 from swift_loader.errors import ConfigError
-from swift_loader.telemetry.words import counted
+from swift_loader.telemetry.words import counted, percent
 
 if TYPE_CHECKING:
     from swift_loader.shards.verifying import Damage
@@ -56,7 +56,7 @@ def run(arguments: argparse.Namespace) -> int:
     else:
         for damage in found:
             print(_line(damage))
-        looked = "" if arguments.sample == 1 else f", {arguments.sample:.3g} of the samples looked at"
+        looked = "" if arguments.sample == 1 else f", {percent(arguments.sample)} of the samples looked at"
         verdict = f"{counted(len(found), 'place')} damaged" if found else "nothing is damaged"
         print(f"{verdict}: {counted(last.samples, 'sample')} in {counted(last.shards, 'shard')}{looked}")
     return 1 if found else 0

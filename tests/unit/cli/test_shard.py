@@ -116,6 +116,9 @@ def test_tar_files_of_others_are_indexed_and_looked_through(
     assert "20 samples, 3 shards" in capsys.readouterr().out
     assert run("index", tars, "--index-to", tmp_path / "index", "--workers", 2) == 0
     assert "3 of 3 shards are there" in capsys.readouterr().err
+    assert run("index", tars, "--index-to", tmp_path / "index", "--json") == 0
+    told = json.loads(capsys.readouterr().out)
+    assert (told["samples"], told["shards"], told["generation"]) == (20, 3, 1)
     assert run("verify", tars, "--index", tmp_path / "index") == 0
     assert run("verify", f"{tars}/shard-*.tar", "--index", tmp_path / "index") == 0
     key = shards.ShardDataset(tars, index=tmp_path / "index").key(0)
