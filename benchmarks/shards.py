@@ -253,12 +253,13 @@ def case_litdata(settings: Settings, kind: Any, folder: str, *, shuffle: bool) -
 
 
 def _without_torchvision() -> None:
-    """MosaicML's package imports a class of torchvision's that nothing here uses."""
-    if find_spec("torchvision") is None:
-        vision, datasets = types.ModuleType("torchvision"), types.ModuleType("torchvision.datasets")
-        vision.__spec__ = ModuleSpec("torchvision", None)  # others ask whether it is there
-        datasets.VisionDataset = object  # type: ignore[attr-defined]
-        sys.modules |= {"torchvision": vision, "torchvision.datasets": datasets}
+    """MosaicML's package imports names of torchvision's that nothing here uses."""
+    if find_spec("torchvision") is not None:
+        return
+    for name in ("torchvision", "torchvision.datasets", "torchvision.transforms", "torchvision.transforms.functional"):
+        module = sys.modules[name] = types.ModuleType(name)
+        module.__spec__, module.__path__ = ModuleSpec(name, None), []  # others ask whether it is there
+        module.VisionDataset = module.to_tensor = object  # type: ignore[attr-defined]
 
 
 def in_folder(settings: Settings, run: Callable[..., Result], kind: Any) -> Result:
