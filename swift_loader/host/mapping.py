@@ -46,22 +46,34 @@ class MappedFile:
             mapping.madvise(mmap.MADV_DONTFORK)
             self.data = np.frombuffer(mapping, np.uint8)
         self._start = self.data.ctypes.data
-        self._seen: set[int] = set()
+        self._seen = np.zeros(-(-self.nbytes // _EXTENT), bool)
         self._seen_s = 0.0
 
     def are_there(self, begins: npt.NDArray[np.int64], ends: npt.NDArray[np.int64]) -> bool:
         """Whether all bytes from each begin to its end may be touched."""
+        if not len(begins):
+            return True
+        seen = self._fresh()
+        first, last = begins // _EXTENT, (ends - 1) // _EXTENT
+        if int(last.max()) >= len(seen):
+            return False
+        if not (last - first > 1).any():
+            if seen[first].all() and seen[last].all():
+                return True
+            wanted = {*first.tolist(), *last.tolist()}
+        else:
+            wanted = set().union(*map(range, first.tolist(), (last + 1).tolist()))
+        return all(seen[at] or self._look(at) for at in sorted(wanted))
+
+    def _fresh(self) -> npt.NDArray[np.bool_]:
+        """Which extents were seen to be there, not long ago."""
         now = monotonic()
         if now - self._seen_s > _BELIEVED_S:
-            self._seen_s, self._seen = now, set()
-        seen = self._seen
-        first, last = begins // _EXTENT, (ends - 1) // _EXTENT
-        wanted = {*first.tolist(), *last.tolist()}
-        if len(first) and int((last - first).max()) > 1:
-            wanted.update(*map(range, first.tolist(), last.tolist()))
-        return wanted <= seen or all(self._look(at, seen) for at in sorted(wanted - seen))
+            self._seen_s = now
+            self._seen[:] = False
+        return self._seen
 
-    def _look(self, extent: int, seen: set[int]) -> bool:
+    def _look(self, extent: int) -> bool:
         begin = extent * _EXTENT
         end = min(begin + _EXTENT, self.nbytes)
         pages = (ctypes.c_ubyte * _PAGES)()
@@ -69,7 +81,7 @@ class MappedFile:
             return False
         if 0 in bytes(pages[: -(-(end - begin) // mmap.PAGESIZE)]):
             return False
-        seen.add(extent)
+        self._seen[extent] = True
         return True
 
     def copy(self, offset: int, target: Any) -> None:
@@ -79,7 +91,9 @@ class MappedFile:
             OSError: if the file has not so many, or the disk fails.
         """
         end = offset + target.nbytes
-        if end <= self.nbytes and self.are_there(np.array([offset]), np.array([end])):
+        seen = self._fresh()
+        extents = range(offset // _EXTENT, (end - 1) // _EXTENT + 1)
+        if end <= self.nbytes and all(seen[at] or self._look(at) for at in extents):
             target[...] = self.data[offset:end]
         else:
             read_into(self._fd, target, offset)
