@@ -10,6 +10,7 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from swift_loader.shards.arrays import ArrayDataset
     from swift_loader.shards.catalog import Catalog
     from swift_loader.shards.creating import Created, Progress, create, merge
     from swift_loader.shards.dataset import ShardDataset
@@ -17,12 +18,14 @@ if TYPE_CHECKING:
     from swift_loader.shards.indexing import index
     from swift_loader.shards.making import Indices, Making
     from swift_loader.shards.opening import read_catalog, read_table
+    from swift_loader.shards.rows import RawRows
     from swift_loader.shards.store import store_at
     from swift_loader.shards.table import Table
     from swift_loader.shards.tokens import TokenDataset
     from swift_loader.shards.verifying import Damage, verify
 
 _HOMES = {
+    "ArrayDataset": "arrays",
     "Catalog": "catalog",
     "Created": "creating",
     "Damage": "verifying",
@@ -30,6 +33,7 @@ _HOMES = {
     "Indices": "making",
     "Making": "making",
     "Progress": "creating",
+    "RawRows": "rows",
     "ShardDataset": "dataset",
     "Table": "table",
     "TokenDataset": "tokens",
@@ -43,6 +47,7 @@ _HOMES = {
 }
 
 __all__ = [
+    "ArrayDataset",
     "Catalog",
     "Created",
     "Damage",
@@ -50,6 +55,7 @@ __all__ = [
     "Indices",
     "Making",
     "Progress",
+    "RawRows",
     "ShardDataset",
     "Table",
     "TokenDataset",

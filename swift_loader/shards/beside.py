@@ -13,12 +13,13 @@ from swift_loader.host.mapping import MappedFile
 from swift_loader.host.xxhash import digest_of
 from swift_loader.shards.catalog import Kind, Shard
 from swift_loader.shards.foreign import foreign_table
+from swift_loader.shards.layouts import Layout
 from swift_loader.shards.opening import describe, has_footer, refuse_large
-from swift_loader.shards.table import Table
+from swift_loader.shards.rows import RawRows, checked_rows
+from swift_loader.shards.table import Rows, Table
 
 if TYPE_CHECKING:
     from swift_loader.shards.folder import Folder
-    from swift_loader.shards.layouts import Layout
     from swift_loader.shards.store import Store
 
 ENDING = ".swift"
@@ -39,8 +40,8 @@ class Beside(NamedTuple):
 
     shards: Folder
     tables: Store
-    layout: Layout | None = None
-    """How samples lie, in files of other libraries."""
+    layout: Layout | RawRows | None = None
+    """How samples lie, in files that do not tell it."""
 
     def found(self, name: str) -> Shard | None:
         """The line of a shard that has a table; None if there is none.
@@ -53,7 +54,7 @@ class Beside(NamedTuple):
         try:
             data = self.tables.whole(name + ENDING)
         except FileNotFoundError:
-            is_ours = self.layout is None and has_footer(self.shards, name, nbytes)
+            is_ours = self.layout is None and name.endswith(".tar") and has_footer(self.shards, name, nbytes)
             return describe(self.shards, name, nbytes).shard if is_ours else None
         try:
             return self._line(name, nbytes, memoryview(data))
@@ -68,10 +69,7 @@ class Beside(NamedTuple):
         name = one.name
         nbytes = self._nbytes(name)
         try:
-            if self.layout is None:
-                table = foreign_table(memoryview(self.shards.whole(name)))
-            else:
-                table = self.layout.checked_table(MappedFile(self.shards.open(name)), *one[1:])
+            table = self._table(one)
         except ShardError as error:
             raise error.within(name, self.shards.where) from None
         data = table.written()
@@ -85,6 +83,14 @@ class Beside(NamedTuple):
             draft.discard()
         return self._line(name, nbytes, memoryview(data))
 
+    def _table(self, one: Asked) -> Table:
+        if self.layout is None and one.name.endswith(".tar"):
+            return foreign_table(memoryview(self.shards.whole(one.name)))
+        file = MappedFile(self.shards.open(one.name))
+        if isinstance(self.layout, Layout):
+            return self.layout.checked_table(file, one.samples, one.first)
+        return checked_rows(file, self.layout)
+
     def _line(self, name: str, nbytes: int, data: memoryview) -> Shard:
         refuse_large(data.nbytes)
         table = Table.read(data, nbytes)
@@ -92,7 +98,11 @@ class Beside(NamedTuple):
             text = "this is the table of another file: remove it, and make it anew"
             raise ShardError.at(text, 24, table.payload_nbytes, nbytes)
         kind = Kind.SIDECAR if self.layout is None else self.layout.kind
-        return Shard(name, table.samples, nbytes, 0, data.nbytes, digest_of(data), table.payload_digest, kind)
+        rows = table.rows or Rows(0, 0)
+        return Shard(
+            name, table.samples, nbytes, 0, data.nbytes, digest_of(data), table.payload_digest,
+            Kind.ROWS if table.rows else kind, 0, rows.offset, rows.nbytes,
+        )  # fmt: skip
 
     def _nbytes(self, name: str) -> int:
         try:

@@ -62,7 +62,7 @@ class Kind(IntEnum):
 
 
 #: Those whose tables lie in files beside them.
-_BESIDE = (Kind.SIDECAR, Kind.MDS, Kind.LITDATA)
+_BESIDE = (Kind.SIDECAR, Kind.ROWS, Kind.MDS, Kind.LITDATA)
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,16 +7,16 @@ of one name in a sample) is refused, and named.
 
 from __future__ import annotations
 
-import io
 import re
 from array import array
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from swift_loader.errors import ShardError
 from swift_loader.host.xxhash import WideDigest, digest_of
-from swift_loader.shards.fields import COLUMN, MOST_FIELDS, Field, is_field
+from swift_loader.shards.fields import COLUMN, MOST_DIMENSIONS, MOST_FIELDS, Field, is_field
+from swift_loader.shards.npy import head_of
 from swift_loader.shards.opening import refuse_large
 from swift_loader.shards.table import ABSENT, ENTRY_NBYTES, Table
 from swift_loader.shards.tar import is_hidden, members
@@ -154,23 +154,12 @@ def _array_field(data: memoryview, name: str, entries: NDArray[np.uint64]) -> Fi
     if name.rpartition(".")[2] != "npy" or (there[:, 1] != there[0, 1]).any():
         return field
     begin, nbytes = map(int, there[0, :2])
-    alike = _npy_field(name, bytes(data[begin : begin + min(nbytes, 4096)]))
-    if alike is None or alike.skip + (alike.array_nbytes or 0) != nbytes:
+    told = head_of(bytes(data[begin : begin + min(nbytes, 4096)]))
+    if told is None or len(told.shape) > MOST_DIMENSIONS or max(told.shape, default=0) >> 32:
+        return field
+    alike = Field(name, told.dtype, told.shape, told.nbytes)
+    if alike.skip + (alike.array_nbytes or 0) != nbytes:
         return field
     head = bytes(data[begin : begin + alike.skip])
     starts = there[:, 0].tolist()
     return alike if all(bytes(data[at : at + alike.skip]) == head for at in starts) else field
-
-
-def _npy_field(name: str, data: bytes) -> Field | None:
-    """What numpy's header says of an array; None where tables cannot say it."""
-    file = io.BytesIO(data)
-    try:
-        read = {(1, 0): np.lib.format.read_array_header_1_0, (2, 0): np.lib.format.read_array_header_2_0}
-        shape, is_fortran, dtype = read[np.lib.format.read_magic(file)](file)
-        field = Field(name, dtype.str, shape, file.tell())
-        field.check()
-    except (ValueError, KeyError, ShardError):
-        return None
-    is_plain: Any = not is_fortran and len(shape) <= 4 and max(shape, default=0) < 1 << 32
-    return field if is_plain and field.array_nbytes else None

@@ -5,6 +5,7 @@ Nothing of the shards is written anew. It may be ended at any moment and called 
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
@@ -14,10 +15,12 @@ from swift_loader.shards import catalog as catalogs
 from swift_loader.shards.beside import Asked, Beside, refuse_packed
 from swift_loader.shards.catalog import COMPLETE, FOREIGN, SIDECARS, Catalog, Kind, Shard
 from swift_loader.shards.folder import Folder
+from swift_loader.shards.layouts import Layout
 from swift_loader.shards.lookers import Lookers
 from swift_loader.shards.opening import newest_generation, read_catalog
 from swift_loader.shards.publishing import publish
 from swift_loader.shards.recognised import INDEX, notes, recognised
+from swift_loader.shards.rows import RawRows
 from swift_loader.shards.sets import is_pattern, matched
 from swift_loader.shards.store import store_at
 from swift_loader.shards.url import place_of
@@ -35,7 +38,7 @@ class Looked:
 
 
 def index(
-    url: str,
+    url: str | RawRows,
     *,
     index_to: str | None = None,
     workers: int = 1,
@@ -45,7 +48,8 @@ def index(
     """Makes the catalog of shards that are there, and tables beside those that have none.
 
     Args:
-        url: A folder, all of whose tar files are meant, or a pattern: ``"laion/{00000..01023}.tar"``.
+        url: A folder, all of whose tar files are meant, or a pattern: ``"laion/{00000..01023}.tar"``, ``"x-*.npy"``.
+            Files of rows that do not tell what they are: `RawRows`.
         index_to: A folder for the catalog and the tables, where nothing can be written beside the shards; the set is
             then opened with ``ShardDataset(url, index=...)``.
         workers: So many processes look at shards at once.
@@ -76,13 +80,15 @@ def index(
     return _named(place, lines)
 
 
-def _shards_of(url: str, index_to: str | None, *, checksums: bool) -> tuple[Beside, list[Asked]]:
+def _shards_of(url: str | RawRows, index_to: str | None, *, checksums: bool) -> tuple[Beside, list[Asked]]:
     """Where the shards and their tables are, and which shards."""
-    folder, names = matched(url) if is_pattern(url) else (url, None)
+    given = url if isinstance(url, RawRows) else None
+    url = os.fspath(given.files) if given is not None else str(url)
+    folder, names = matched(url) if given is not None or is_pattern(url) else (url, None)
     shards = Folder(place_of(folder).path)
     tables = shards if index_to is None else store_at(index_to, make=True)
     if names is not None:
-        return Beside(shards, tables), list(map(Asked, names))
+        return Beside(shards, tables, given), list(map(Asked, names))
     listed = [found.name for found in shards.listed()]
     if tars := [name for name in listed if name.endswith(".tar")]:
         return Beside(shards, tables), list(map(Asked, tars))
@@ -107,7 +113,7 @@ def _lines(place: Beside, asked: Sequence[Asked], workers: int) -> Iterator[Shar
 
 def _named(place: Beside, lines: list[Shard]) -> Catalog:
     """Writes the catalog as the next generation, unless the newest has these very shards."""
-    store, meta = place.tables, None if place.layout is None else notes(place.layout)
+    store, meta = place.tables, notes(place.layout) if isinstance(place.layout, Layout) else None
     generation, uuid = newest_generation(store), None
     if generation:
         there = read_catalog(store, generation)

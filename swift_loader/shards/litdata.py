@@ -35,7 +35,7 @@ def read_litdata(told: Mapping[str, Any], store: Store) -> tuple[Layout, list[Sh
     config = told["config"]
     refuse_other_loaders(config, store.where)
     tree = str(config["data_spec"])
-    encodings = [_encoding(str(name)) for name in config["data_format"]]
+    encodings = [encoding_of(str(name)) for name in config["data_format"]]
     names = Tree.of(tree).names
     if len(names) != len(encodings):
         raise ShardError.at("samples have other leaves than the index tells", None, len(encodings), len(names))
@@ -124,7 +124,12 @@ def _builder(told: Mapping[str, Any]) -> Callable[[Iterator[Any]], Any]:
     return lambda leaves: container([build(leaves) for build in below])
 
 
-def _encoding(name: str) -> str:
+def encoding_of(name: str) -> str:
+    """What a field is encoded as, in the words of `encodings.py`, by LitData's.
+
+    Raises:
+        ConfigError: if this version does not know it.
+    """
     kind, _, rest = name.partition(":")
     if kind in ("no_header_numpy", "no_header_tensor"):
         dtypes = NUMPY_DTYPES if kind == "no_header_numpy" else TORCH_DTYPES

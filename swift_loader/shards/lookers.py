@@ -24,6 +24,7 @@ from swift_loader.shards.beside import Asked, Beside
 from swift_loader.shards.catalog import Shard
 from swift_loader.shards.folder import Folder
 from swift_loader.shards.layouts import Layout
+from swift_loader.shards.rows import RawRows
 from swift_loader.shards.store import store_at
 
 if TYPE_CHECKING:
@@ -133,7 +134,7 @@ def _error(told: dict[str, Any]) -> Exception:
 def _look(asked: IO[str], answers: IO[str]) -> None:
     """The life of such a process."""
     shards, tables, layout = json.loads(asked.readline())
-    place = Beside(Folder(shards), store_at(tables), None if layout is None else Layout.of(layout))
+    place = Beside(Folder(shards), store_at(tables), _layout_of(layout))
     for line in asked:
         try:
             shard = place.found_or_made(Asked(*json.loads(line)))
@@ -141,6 +142,10 @@ def _look(asked: IO[str], answers: IO[str]) -> None:
         except (SwiftLoaderError, OSError) as error:
             answer = _told(error)
         print(json.dumps(answer), file=answers, flush=True)
+
+
+def _layout_of(told: dict[str, Any] | None) -> Layout | RawRows | None:
+    return None if told is None else Layout.of(told) if "columns" in told else RawRows("", **told)
 
 
 if __name__ == "__main__":

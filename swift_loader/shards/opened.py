@@ -17,10 +17,12 @@ from swift_loader.errors import ConfigError, ShardError
 from swift_loader.host.mapping import MappedFile
 from swift_loader.host.xxhash import digest_of, digest_of_parts
 from swift_loader.shards.opening import read_table
+from swift_loader.shards.rows import RowReader
 from swift_loader.shards.table import ABSENT, UNCHECKED, Table
 
 if TYPE_CHECKING:
     from swift_loader.host.mapping import Bytes
+    from swift_loader.shards.fields import Field
     from swift_loader.shards.sets import OpenedSet
 
 #: So many are open at once: each takes two descriptors (a mapping has one of its own).
@@ -49,9 +51,15 @@ class OpenShard:
         except ShardError as error:
             raise self._within(error) from None
         self._has_checksums = not self.table.flags & UNCHECKED
+        self._rows = None if self.table.rows is None else RowReader(self.file, self.table)
 
     def read(self, sample: int, field: int) -> Any:
         """A field's bytes as an array, checked, in memory of their own; None where the sample has no such field."""
+        if self._rows is not None:
+            row = np.empty((1, self._rows.nbytes), np.uint8)
+            self._read_rows(np.array([sample]), row)
+            one = self.table.fields[field]
+            return row[0, one.skip : one.skip + (one.array_nbytes or 0)]
         offset, nbytes, digest = self.table.entries[sample, field].tolist()
         if nbytes == ABSENT:
             return None
@@ -69,6 +77,9 @@ class OpenShard:
             rows: bytes, of two dimensions.
             at: the row of each sample.
         """
+        if self._rows is not None:
+            self._read_fields_of_rows(samples, self.table.fields[field], rows, at)
+            return
         entries = self.table.entries[samples, field]
         offsets, sizes = entries[:, 0].astype(np.int64), entries[:, 1]
         if (missing := np.flatnonzero(sizes == ABSENT)).size:
@@ -95,6 +106,25 @@ class OpenShard:
                 found = digest_of(target)
             if found != digest:
                 raise self._damaged(sample, begin - head_nbytes)
+
+    def _read_rows(self, samples: Any, rows: Any) -> None:
+        assert self._rows is not None
+        try:
+            damaged = self._rows.read(samples, rows)
+        except OSError as error:
+            raise self._within(ShardError(f"rows cannot be read: {error.strerror}")) from error
+        if damaged is not None:
+            number = int(samples[damaged])
+            assert self.table.rows is not None
+            raise self._damaged(number, self.table.rows.offset + number * self.table.rows.nbytes)
+
+    def _read_fields_of_rows(self, samples: Any, field: Field, rows: Any, at: Sequence[int]) -> None:
+        assert self._rows is not None
+        lies_so = rows.shape[1] == self._rows.nbytes and len(at) == len(rows) and list(at) == list(range(len(rows)))
+        whole = rows if lies_so and rows.flags.c_contiguous else np.empty((len(at), self._rows.nbytes), np.uint8)
+        self._read_rows(samples, whole)
+        if whole is not rows:
+            rows[at] = whole[:, field.skip : field.skip + rows.shape[1]]
 
     def column(self, name: str) -> Any:
         """A number of each sample: from the table, or where all are arrays of one number, from the samples.

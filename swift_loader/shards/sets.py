@@ -63,7 +63,7 @@ def open_set(url: str, generation: int | None = None, index: str | None = None) 
 
 def is_pattern(url: str) -> bool:
     """Whether it names shards, and not a folder of them."""
-    return any(sign in url for sign in "{*?[") or url.endswith(".tar")
+    return any(sign in url for sign in "{*?[") or url.endswith((".tar", ".npy"))
 
 
 def matched(pattern: str) -> tuple[str, list[str]]:

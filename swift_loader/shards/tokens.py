@@ -4,6 +4,7 @@
     llm.c       NAME.bin           256 int32 before them: magic, version, count
     numpy       NAME.npy           one dimension
     Megatron    NAME.bin NAME.idx  the index tells the dtype; documents lie one behind the other
+    LitData     a folder           chunks that its TokensLoader reads, with their index.json
 
 A sample is ``(x, y)``: ``length`` tokens, and the same one token further on. Windows do not reach from one file into
 the next. They are cast straight into the batch.
@@ -51,7 +52,7 @@ class TokenDataset:
     """Windows of tokens, for language models.
 
     Args:
-        files: a path, a pattern (``"fineweb_train_*.bin"``), or several of them.
+        files: a path, a pattern (``"fineweb_train_*.bin"``), a folder that LitData wrote, or several of them.
         length: tokens of a sample.
         dtype: what the files hold, where they do not tell it themselves (nanoGPT's ``.bin``: ``"uint16"``).
         stride: tokens from one sample to the next; ``length`` if not given, so that each token is used once.
@@ -73,7 +74,7 @@ class TokenDataset:
         self.length = whole("length", length, least=1)
         self.stride = length if stride is None else whole("stride", stride, least=1)
         self.out_dtype = str(np.dtype(out_dtype))
-        self.files = tuple(file_of(path, dtype) for path in _paths(files))
+        self.files = tuple(file for path in _paths(files) for file in _files_of(path, dtype))
         for file in self.files:
             if not np.can_cast(file.dtype, self.out_dtype):
                 raise ConfigError(f"out_dtype={self.out_dtype!r} cannot hold what {file.path} has: {file.dtype}")
@@ -133,6 +134,10 @@ class TokenDataset:
         return tokens
 
 
+def _files_of(path: str, dtype: str | None) -> list[TokenFile]:
+    return _chunks(path) if Path(path).is_dir() else [file_of(path, dtype)]
+
+
 def file_of(path: str, dtype: str | None = None) -> TokenFile:
     """What a file of tokens holds, and where.
 
@@ -173,6 +178,31 @@ def _megatron_file(path: str, index: Path) -> TokenFile:
         raise ShardError(f"{index} is no index of Megatron's that is known: {magic!r}, version {version}, dtype {code}")
     dtype = _MEGATRON_DTYPES[code]
     return _file(path, dtype, 0, nbytes // np.dtype(dtype).itemsize, nbytes)
+
+
+def _chunks(folder: str) -> list[TokenFile]:
+    """Those of a folder that LitData wrote for its TokensLoader: tokens lie behind the offsets of what was written."""
+    # Only here, since they need xxhash, and tokens do not.
+    from swift_loader.shards.folder import Folder  # noqa: PLC0415
+    from swift_loader.shards.litdata import encoding_of, refuse_other_loaders  # noqa: PLC0415
+    from swift_loader.shards.recognised import index_of  # noqa: PLC0415
+
+    store = Folder(folder)
+    told = index_of(store) or {}
+    if "chunks" not in told:
+        raise ConfigError(f"{folder} has no index.json of LitData's: name the files in it that have tokens")
+    try:
+        config = told["config"]
+        refuse_other_loaders(config, folder, "TokensLoader")
+        kind, _, dtype = encoding_of(str(config["data_format"][0])).partition(":")
+        chunks = [(str(one["filename"]), int(one["chunk_size"]), int(one["dim"])) for one in told["chunks"]]
+        if kind not in ("array", "tensor") or np.dtype(dtype).kind not in "iu":
+            raise ConfigError(f"tokens are whole numbers, and {folder} has {config['data_format']}")
+        sizes = [store.nbytes(name) for name, _, _ in chunks]
+    except (KeyError, TypeError, IndexError, AttributeError, OSError) as error:
+        raise ShardError(f"it does not tell where tokens are: {error!r}").within("index.json", folder) from error
+    each = zip(chunks, sizes, strict=True)
+    return [_file(f"{folder}/{name}", dtype, 4 * (items + 2), count, nbytes) for (name, items, count), nbytes in each]
 
 
 def _file(path: str, dtype: str, offset: int, count: int, nbytes: int) -> TokenFile:

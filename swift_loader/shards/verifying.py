@@ -162,7 +162,8 @@ class _Looking(NamedTuple):
         return found
 
     def _samples(self, data: memoryview, name: str, table: Table) -> list[Damage]:
-        return list(_samples(data, name, table, _chosen(table.samples, self.share)))
+        look = _samples if table.rows is None else _rows
+        return list(look(data, name, table, _chosen(table.samples, self.share)))
 
 
 def _chosen(count: int, share: float) -> list[int]:
@@ -186,6 +187,16 @@ def _samples(data: memoryview, name: str, table: Table, numbers: list[int]) -> I
         for field, (offset, nbytes, digest) in zip(fields, entries, strict=True):
             if nbytes != ABSENT and digest_of(data[offset : offset + nbytes]) != digest:
                 yield Damage(name, offset, table.key(number), f"field {field.name!r} is damaged")
+
+
+def _rows(data: memoryview, name: str, table: Table, numbers: list[int]) -> Iterator[Damage]:
+    assert table.rows is not None
+    begin, nbytes = table.rows.offset, table.rows.nbytes
+    digests = table.entries[:, 0, 0]
+    for number in numbers:
+        offset = begin + number * nbytes
+        if digest_of(data[offset : offset + nbytes]) != int(digests[number]):
+            yield Damage(name, offset, table.key(number), "a row is damaged")
 
 
 def _between(data: memoryview, name: str, table: Table) -> Iterator[Damage]:
