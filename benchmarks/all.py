@@ -37,8 +37,15 @@ MODULES = (
     "cached",
     "cached_read",
     "shard_write",
+    "shards_there",
 )
-OPTIONS = {"transport": "--dtype", "cached_read": "--samples", "memory": "--load", "shard_write": "--of"}
+OPTIONS = {
+    "transport": "--dtype",
+    "cached_read": "--samples",
+    "memory": "--load",
+    "shard_write": "--of",
+    "shards_there": "--of",
+}
 
 
 def main() -> int:

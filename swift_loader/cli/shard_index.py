@@ -1,4 +1,4 @@
-"""`swift-loader shard index URL`: tar files that are there become a set; nothing of them is written anew."""
+"""`swift-loader shard index URL`: shards that are there become a set; nothing of them is written anew."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """What the command takes."""
     parser.add_argument(
-        "url", metavar="URL", help="a folder of tar files, or a pattern such as 'laion/{00000..01023}.tar'"
+        "url", metavar="URL", help="a folder of shards, or a pattern such as 'laion/{00000..01023}.tar'"
     )
     parser.add_argument("--index-to", metavar="DIR",
                         help="a folder for tables and index, where none can be written beside the shards")  # fmt: skip

@@ -64,7 +64,10 @@ class _Found:
         self._offset, self._nbytes, self._member_digest = array("Q"), array("Q"), array("Q")
 
     def go_through(self) -> None:
-        data, numbers, last, split = self._data, self._numbers, self._last, _NAME.match
+        data, numbers, last = self._data, self._numbers, self._last
+        # Each of these is done for every member there is.
+        add_sample, add_field, add_digest = self._sample.append, self._field.append, self._member_digest.append
+        add_offset, add_nbytes = self._offset.append, self._nbytes.append
         sample, digested = -1, 0
         current = None
         for name, offset, nbytes in members(data):
@@ -72,10 +75,9 @@ class _Found:
             if end - digested > _STEP:
                 self._digest.update(data[digested:end])
                 digested = end
-            parts = split(name)
-            if parts is None or (name[0] == 95 and is_hidden(name)):
+            key, ending = _parts_of(name)
+            if not key:
                 continue
-            key, ending = parts.groups()
             if key != current:
                 current = key
                 self.keys.append(key)
@@ -86,11 +88,11 @@ class _Found:
             if last[number] == sample:
                 raise _at_member("a sample has two members of one name", name, offset)
             last[number] = sample
-            self._sample.append(sample)
-            self._field.append(number)
-            self._offset.append(offset)
-            self._nbytes.append(nbytes)
-            self._member_digest.append(digest_of(data[offset:end]))
+            add_sample(sample)
+            add_field(number)
+            add_offset(offset)
+            add_nbytes(nbytes)
+            add_digest(digest_of(data[offset:end]))
         self._digest.update(data[digested:])
 
     def _new_ending(self, ending: bytes, name: bytes, offset: int) -> int:
@@ -128,6 +130,15 @@ class _Found:
             samples, tuple(fields), self._data.nbytes, self._digest.digest(), entries, columns,
             np.cumsum([len(key) for key in self.keys]).astype("<u8"), memoryview(b"".join(self.keys)),
         )  # fmt: skip
+
+
+def _parts_of(name: bytes) -> tuple[bytes, bytes]:
+    """Key and field, in letters of any case; no key where webdataset passes over it."""
+    if b"/" not in name and not name.startswith(b"__"):
+        key, dot, ending = name.partition(b".")  # what the expression finds, in a third of the time
+        return (key, ending) if dot else (b"", b"")
+    parts = _NAME.match(name)
+    return (b"", b"") if parts is None or is_hidden(name) else (parts[1], parts[2])
 
 
 def _at_member(text: str, name: bytes, offset: int) -> ShardError:

@@ -38,9 +38,9 @@ class Looked:
 
 
 def index(
-    url: str | RawRows,
+    url: str | os.PathLike[str] | RawRows,
     *,
-    index_to: str | None = None,
+    index_to: str | os.PathLike[str] | None = None,
     workers: int = 1,
     checksums: bool = False,
     progress: Callable[[Looked], object] | None = None,
@@ -80,10 +80,12 @@ def index(
     return _named(place, lines)
 
 
-def _shards_of(url: str | RawRows, index_to: str | None, *, checksums: bool) -> tuple[Beside, list[Asked]]:
+def _shards_of(
+    asked: str | os.PathLike[str] | RawRows, index_to: str | os.PathLike[str] | None, *, checksums: bool
+) -> tuple[Beside, list[Asked]]:
     """Where the shards and their tables are, and which shards."""
-    given = url if isinstance(url, RawRows) else None
-    url = os.fspath(given.files) if given is not None else str(url)
+    given = asked if isinstance(asked, RawRows) else None
+    url = os.fspath(asked.files if isinstance(asked, RawRows) else asked)
     folder, names = matched(url) if given is not None or is_pattern(url) else (url, None)
     shards = Folder(place_of(folder).path)
     tables = shards if index_to is None else store_at(index_to, make=True)

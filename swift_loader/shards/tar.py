@@ -103,7 +103,8 @@ def members(data: memoryview) -> Iterator[Member]:
             if place > total:
                 raise _cut(begin, nbytes, total)
             count += 1
-            _refuse_many(count, begin)
+            if count > _MOST_MEMBERS:
+                _refuse_many(count, begin)
             yield made(Member, (block[:_NAME].partition(b"\0")[0], begin, nbytes))
             continue
         if block == _ZEROS:

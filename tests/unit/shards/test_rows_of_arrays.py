@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import io
 import os
 import pickle
-import time
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +18,7 @@ from swift_loader import SwiftLoader
 from swift_loader.errors import ConfigError, ShardError, SwiftLoaderError
 from swift_loader.host import mapping
 from swift_loader.shards import ArrayDataset, RawRows, ShardDataset, TokenDataset, index, verify
+from tests.unit.shards.attacked import prompt_and_small
 
 X = np.arange(60, dtype=np.float32).reshape(20, 3)
 Y = np.arange(20, dtype=np.int64) * 10
@@ -219,13 +220,9 @@ def test_s8_whatever_files_of_rows_hold_is_read_or_refused_at_once(
         if cut % 3 == 0:
             del data[cut:]
         (folder / name).write_bytes(data)
-        began = time.process_time()
-        try:
+        with prompt_and_small(2), contextlib.suppress(SwiftLoaderError):
             dataset = ArrayDataset(str(path))
             dataset.__getitems__(range(min(len(dataset), 20)))
-        except SwiftLoaderError:
-            pass
-        assert time.process_time() - began < 0.2
 
 
 def test_tokens_that_litdata_wrote_are_windows(tmp_path: Path) -> None:
