@@ -14,7 +14,7 @@ from swift_loader.telemetry.words import nbytes as in_bytes
 _EVERY_S = 10.0
 #: A terminal is written to so often at most.
 _SHOWN_S = 0.1
-_BAR = "{desc} |{bar}| {percentage:3.0f} %, {postfix}"
+_BAR = "{desc} |{bar}| {percentage:3.0f} %{postfix}"
 
 
 class Far(NamedTuple):
@@ -22,7 +22,6 @@ class Far(NamedTuple):
 
     done: int
     total: int
-    """0: nobody knows."""
     unit: str
     shards: int
     nbytes: int
@@ -36,12 +35,15 @@ class ShardBar:
         self._name = name
         self._began = self._told_s = time.monotonic()
         self._first: Far | None = None
+        self._before: int | None = None
         self._bar: Any = None
 
     def __call__(self, far: Far) -> None:
         """Shows this, if it is time to."""
         now = time.monotonic()
-        if self._first is None:
+        if self._before is None:
+            self._before = far.done
+        if self._first is None or self._first.done == self._before:  # until the first is done workers are starting
             self._first, self._began = far, now
         if sys.stderr.isatty():
             if now - self._told_s >= _SHOWN_S or self._bar is None:
@@ -49,13 +51,12 @@ class ShardBar:
                 self._show(far, now)
         elif now - self._told_s >= _EVERY_S:
             self._told_s = now
-            said = f"{far.done:,} of {far.total:,} {far.unit}s" if far.total else counted(far.done, far.unit)
-            print(f"{self._name}: {said}, {self._rest(far, now)}", file=sys.stderr, flush=True)
+            said = f"{self._name}: {far.done:,} of {far.total:,} {far.unit}s, {self._rest(far, now)}"
+            print(said, file=sys.stderr, flush=True)
 
     def _show(self, far: Far, now: float) -> None:
         if self._bar is None:
-            self._bar = bar.bars()(total=far.total or None, leave=False, ncols=bar.WIDTH, bar_format=_BAR)
-            self._bar.set_description_str(self._name, refresh=False)
+            self._bar = bar.bars()(total=far.total, leave=False, ncols=bar.WIDTH, bar_format=_BAR, desc=self._name)
         self._bar.n = far.done
         self._bar.set_postfix_str(self._rest(far, now))
 
@@ -67,8 +68,7 @@ class ShardBar:
         parts.append(in_bytes(far.nbytes))
         if done and passed > 0:
             parts.append(f"{number(done / passed)} {far.unit}s/s, {in_bytes(nbytes / passed)}/s")
-            if far.total:
-                parts.append(f"{duration((far.total - far.done) * passed / done)} left")
+            parts.append(f"{duration((far.total - far.done) * passed / done)} left")
         return ", ".join([*parts, far.more] if far.more else parts)
 
     def __enter__(self) -> Self:

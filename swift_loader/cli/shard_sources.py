@@ -49,8 +49,17 @@ def source_of(word: str, kwargs: dict[str, Any], fields: Mapping[str, str] | Non
     if path.is_dir():
         return _folder(path)
     if ":" in word:
-        return Source(naming.named(word)(**kwargs), f"{word} {sorted(kwargs.items())}")
+        return Source(_made(word, kwargs), f"{word} {sorted(kwargs.items())}")
     raise ConfigError(f"there is no {word!r}: SOURCE is {HELP}")
+
+
+def _made(word: str, kwargs: dict[str, Any]) -> Any:
+    samples = naming.named(word)(**kwargs)
+    if not hasattr(samples, "__getitem__") or not hasattr(samples, "__len__"):
+        raise ConfigError(
+            f"{word} has no indices or no length: swift_loader.shards.create writes what can only be iterated"
+        )
+    return samples
 
 
 def fields_of(text: str | None) -> dict[str, str] | None:

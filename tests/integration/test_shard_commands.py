@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import io
 import os
 import signal
 import subprocess
 import sys
+import tarfile
 from pathlib import Path
 
 import pytest
@@ -15,11 +17,17 @@ from tests.unit.shards.sources import digests
 from tests.watching import ROOT, descendants, until
 
 COUNT = 120
+TARS = 12
 WORDS = ("create", "tests.shard_datasets:Pictures", "{}", "--maxcount", "10", "--workers", "2", "--kwargs")
 
 
 def begun(folder: Path, *, seconds: float = 0.0) -> subprocess.Popen[str]:
-    words = [word.format(folder) for word in WORDS] + [f'{{"count": {COUNT}, "seconds": {seconds}}}', "--name", "one"]
+    """`create`, which makes a sample in so many seconds."""
+    words = [word.format(folder) for word in WORDS]
+    return called(*words, f'{{"count": {COUNT}, "seconds": {seconds}}}', "--name", "one")
+
+
+def called(*words: str) -> subprocess.Popen[str]:
     command = [sys.executable, "-c", "import sys; from swift_loader.cli.main import main; sys.exit(main())", "shard"]
     return subprocess.Popen(
         [*command, *words], cwd=ROOT, text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE, start_new_session=True
@@ -74,3 +82,37 @@ def test_ctrl_c_leaves_nothing_half_and_no_traceback(tmp_path: Path, undisturbed
     assert {name: undisturbed[name] for name in found} == found
     assert ended(begun(folder))[0] == 0
     assert digests(folder) == undisturbed
+
+
+@pytest.fixture
+def tars(tmp_path: Path) -> Path:
+    """Tar files of somebody, which take a moment to go through."""
+    folder = tmp_path / "tars"
+    folder.mkdir()
+    for number in range(TARS):
+        with tarfile.open(folder / f"{number:02}.tar", "w", format=tarfile.USTAR_FORMAT) as tar:
+            for key in range(2000):
+                member = tarfile.TarInfo(f"{key:06}.txt")
+                member.size = 2000
+                tar.addfile(member, io.BytesIO(bytes(2000)))
+    return folder
+
+
+@pytest.mark.parametrize("stop", [signal.SIGINT, signal.SIGKILL])
+def test_index_is_stopped_and_called_again(tars: Path, tmp_path: Path, stop: signal.Signals):
+    assert ended(called("index", str(tars), "--workers", "2", "--index-to", str(tmp_path / "undisturbed")))[0] == 0
+    folder = tmp_path / "stopped"
+    process = called("index", str(tars), "--workers", "2", "--index-to", str(folder))
+    until(lambda: list(folder.glob("*.tar.swift")), "a table")
+    children = descendants(process.pid)
+    os.killpg(process.pid, stop)
+    code, out, err = ended(process)
+    until(lambda: not any(child.is_running() for child in children), "the end of its processes")
+    assert "Traceback" not in err
+    if stop == signal.SIGINT and code != 0:  # it may have been done by then
+        assert (code, out) == (130, "")
+    code, _, err = ended(called("index", str(tars), "--workers", "2", "--index-to", str(folder)))
+    assert code == 0
+    assert f"of {TARS} shards are there" in err
+    assert digests(folder) == digests(tmp_path / "undisturbed")
+    assert sorted(os.listdir(folder)) == sorted(digests(folder))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from pathlib import Path
 
 import pytest
@@ -181,6 +182,22 @@ def test_a_share_is_a_percentage_or_a_part(capsys: pytest.CaptureFixture[str]):
         with pytest.raises(SystemExit) as left:
             run("verify", "x", f"--sample={word}")
         assert left.value.code == 2
+
+
+def test_on_a_terminal_there_is_a_bar_which_leaves_nothing(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+):
+    now = 0.0
+    monkeypatch.setattr("swift_loader.cli.shard_bar.time.monotonic", lambda: now)
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: True, raising=False)
+    with ShardBar("create") as shown:
+        for second in (0, 100, 101, 110):  # workers take a while to start
+            now = float(second)
+            shown(Far(max(0, second - 99) * 100, 5000, "sample", second // 20, second * 1_000_000))
+    frames = [frame for frame in capsys.readouterr().err.split("\r") if frame.strip()]
+    assert frames[-1].startswith("create |")
+    assert frames[-1].endswith("|  22 %, 5 shards, 110 MB, 100 samples/s, 1 MB/s, 39 s left")
+    assert max(map(len, frames)) <= 78
 
 
 def test_without_a_terminal_a_line_comes_every_ten_seconds(

@@ -216,6 +216,7 @@ WRONG = [
     ("create", "tokens.npy", "{}"),
     ("create", "nothing-*.tar", "{}"),
     ("create", "tests.shard_datasets:None_", "{}"),
+    ("create", "builtins:set", "{}"),
     ("create", MADE, "{}", "--kwargs", "count=3"),
     ("create", MADE, "{}", "--fields", "jpg"),
     ("create", MADE, "{}", "--fields", "jpg=0,jpg=1"),
@@ -240,6 +241,17 @@ def test_a_wrong_call_is_one_sentence_and_code_2(words: Any, tmp_path: Path, cap
     assert told.err.startswith(f"swift-loader shard {words[0]}: ")
     assert told.err.count("\n") == 1
     assert not list(tmp_path.glob("set/*"))
+
+
+@pytest.mark.parametrize(("word", "library"), [("a.parquet", "pyarrow"), ("hf:cats", "datasets")])
+def test_a_library_that_is_missing_is_named(
+    word: str, library: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+):
+    monkeypatch.setattr(os, "environ", dict(os.environ))
+    monkeypatch.delitem(sys.modules, "swift_loader.cli.shard_parquet", raising=False)
+    monkeypatch.setitem(sys.modules, library, None)
+    assert create(tmp_path / word if library == "pyarrow" else word, tmp_path / "set") == 2
+    assert f"pip install {library}" in capsys.readouterr().err
 
 
 def test_a_sample_that_raises_is_told_with_its_traceback(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
