@@ -103,12 +103,17 @@ def _sample(there: shard_set.ReadSet, index: int, folder: Path | None) -> dict[s
 
 
 def _fields(table: Table) -> list[dict[str, Any]]:
+    import numpy as np
+
     from swift_loader.shards.table import ABSENT
 
     told = []
     for number_, field in enumerate(table.fields):
-        sizes = table.entries[:, number_, 1]
-        sizes = sizes[sizes != ABSENT]
+        if table.rows is None:
+            sizes = table.entries[:, number_, 1]
+            sizes = sizes[sizes != ABSENT]
+        else:
+            sizes = np.full(table.samples, field.array_nbytes)
         told.append({
             "name": field.name, "dtype": field.dtype, "shape": list(field.shape), "column": field.has_column,
             "samples": len(sizes), "mean_nbytes": float(sizes.mean()) if len(sizes) else 0.0,

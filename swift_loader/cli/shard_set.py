@@ -57,9 +57,12 @@ def sizes(shard: OpenShard, number: int) -> dict[str, int]:
     """The fields that a sample has, and their bytes."""
     from swift_loader.shards.table import ABSENT
 
-    entries = shard.table.entries[number, :, 1].tolist()
+    table = shard.table
+    if table.rows is not None:
+        return {field.name: field.array_nbytes or 0 for field in table.fields}
+    entries = table.entries[number, :, 1].tolist()
     return {
         field.name: nbytes
-        for field, nbytes in zip(shard.table.fields, entries, strict=True)
+        for field, nbytes in zip(table.fields, entries, strict=True)
         if nbytes != ABSENT
     }  # fmt: skip

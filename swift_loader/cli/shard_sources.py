@@ -37,9 +37,8 @@ def source_of(word: str, kwargs: dict[str, Any], fields: Mapping[str, str] | Non
     if word.startswith("hf:"):
         return _hub(word)
     if path.suffix in _TOKENS:
-        raise ConfigError(
-            f"{word} needs no shards: swift_loader.shards.TokenDataset({word!r}, length=1024) reads it as it is"
-        )
+        reader = f"ArrayDataset({{'x': {word!r}}})" if path.suffix == ".npy" else f"TokenDataset({word!r}, length=1024)"
+        raise ConfigError(f"{word} needs no shards: swift_loader.shards.{reader} reads it as it is")
     if path.suffix == ".parquet":
         return _parquet(word)
     if path.suffix == ".tar" or (

@@ -76,10 +76,24 @@ class Copied:
     def __len__(self) -> int:
         return self._set.catalog.samples
 
-    def __getitem__(self, index: int) -> Ready:
+    def __getitem__(self, index: int) -> Ready | dict[str, Any]:
         shard, number = self._set.place(index)
+        if shard.table.rows is not None:
+            return self._row(shard, number)
         key = key_of(shard.table.key(number)) if self._own_keys else b"%09d" % index
         return Ready(key, self._encoded(shard, number))
+
+    def _row(self, shard: OpenShard, number: int) -> dict[str, Any]:
+        """What has neither a key nor a head: an array, which gets both."""
+        numbers = shard.table.field_numbers
+        row = {}
+        for there in numbers if self._fields is None else self._fields.values():
+            if there not in numbers:
+                raise shard.told(ShardError(f"the sample has no field {there!r}"), number)
+            field = shard.table.fields[numbers[there]]
+            array = shard.read(number, numbers[there]).view(field.dtype).reshape(field.shape)
+            row[f"{there}.npy" if self._fields is None else there] = array
+        return row
 
     def _encoded(self, shard: OpenShard, number: int) -> list[Encoded]:
         table = shard.table

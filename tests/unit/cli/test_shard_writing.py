@@ -164,6 +164,22 @@ def test_sets_of_other_libraries_are_converted(tmp_path: Path, capsys: pytest.Ca
             assert np.array_equal(part, other[name])
 
 
+def test_rows_of_arrays_are_told_of_and_converted(tmp_path: Path, capfdbinary: pytest.CaptureFixture[bytes]):
+    rows = np.arange(24).reshape(8, 3)
+    for half in range(2):
+        np.save(tmp_path / f"x-{half}.npy", rows[half * 4 : half * 4 + 4])
+    assert run("index", tmp_path / "x-*.npy") == 0
+    assert run("convert", tmp_path, tmp_path / "set", "--workers", 0) == 0
+    assert np.array_equal([sample["x.npy"] for sample in shards.ShardDataset(tmp_path / "set")], rows)
+    capfdbinary.readouterr()
+    assert run("info", tmp_path) == 0
+    assert b"arrays, <i8 (3,)" in capfdbinary.readouterr().out
+    assert run("ls", tmp_path, "--json") == 0
+    assert [json.loads(line)["fields"] for line in capfdbinary.readouterr().out.splitlines()] == [{"x": 24}] * 8
+    assert run("cat", tmp_path, 5) == 0
+    assert capfdbinary.readouterr().out == rows[5].tobytes()
+
+
 def test_rows_of_parquet_files_come_in_their_order(tmp_path: Path):
     pa, parquet = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
     rows = [{"image": {"bytes": jpeg(), "path": "a.jpg"}, "label": number, "v": [1.0, number]} for number in range(10)]
