@@ -36,6 +36,7 @@ MODULES = (
     "stragglers",
     "cached",
     "cached_read",
+    "shards",
     "shard_write",
     "shards_there",
 )
@@ -43,6 +44,7 @@ OPTIONS = {
     "transport": "--dtype",
     "cached_read": "--samples",
     "memory": "--load",
+    "shards": "--samples",
     "shard_write": "--of",
     "shards_there": "--of",
 }

@@ -18,6 +18,7 @@ Caveat: memory in which files are has to be found and cleared by the kernel, whi
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import tempfile
@@ -122,6 +123,40 @@ def case_open(settings: Settings, *, count: int) -> Result:
     return {"milliseconds": best * 1000, "gb_per_s": (4096 + 144 * count) / best / 1e9}
 
 
+def case_json(settings: Settings, *, count: int) -> Result:
+    """A list of so many shards as JSON, which is how MosaicML and LitData keep theirs, is read; nothing is checked."""
+    lines = [
+        {"basename": f"shard-{k:06d}.mds", "bytes": 60_000_000, "samples": 1000, "hashes": {}}
+        for k in range(settings.size(count))
+    ]
+    with tempfile.TemporaryDirectory(dir=MEMORY) as folder:
+        path = Path(folder, "index.json")
+        path.write_text(json.dumps({"version": 2, "shards": lines}))
+        return {"milliseconds": best_ms(settings, lambda: json.loads(path.read_bytes()))}
+
+
+def case_bytes(settings: Settings, *, count: int) -> Result:
+    """As many bytes as a catalog of so many shards has, read and digested."""
+    from swift_loader.host.xxhash import wide_digest_of
+
+    nbytes = 4096 + 144 * settings.size(count)
+    with tempfile.TemporaryDirectory(dir=MEMORY) as folder:
+        path = Path(folder, "bytes")
+        path.write_bytes(bytes(nbytes))
+        best = best_ms(settings, lambda: wide_digest_of(path.read_bytes()))
+    return {"milliseconds": best, "gb_per_s": nbytes / best / 1e6}
+
+
+def best_ms(settings: Settings, act: Callable[[], object]) -> float:
+    """The quickest of some seconds."""
+    best, ends = float("inf"), time.perf_counter() + min(2.0, settings.seconds)
+    while best == float("inf") or time.perf_counter() < ends:
+        began = time.perf_counter()
+        act()
+        best = min(best, time.perf_counter() - began)
+    return best * 1000
+
+
 def question(size: str, goal: Goal) -> Question:
     """The question for samples of one size."""
     case = partial(partial, written, nbytes=SAMPLES[size][0], count=SAMPLES[size][1])
@@ -155,9 +190,13 @@ QUESTIONS = (
         higher_is_better=False,
         seconds=2.0,
         variant="open",
-        cases=tuple(
-            Case(f"samples_{name}", f"{name} samples, {count:,} shards", Side.OURS, partial(case_open, count=count))
-            for name, count in SHARDS.items()
+        cases=(
+            *(
+                Case(f"samples_{name}", f"{name} samples, {count:,} shards", Side.OURS, partial(case_open, count=count))
+                for name, count in SHARDS.items()
+            ),
+            Case("json", "100,000 shards in JSON", Side.TORCH, partial(case_json, count=100_000)),
+            Case("bytes", "the bytes of 1,000,000", Side.CEILING, partial(case_bytes, count=1_000_000)),
         ),
         columns=(Column("gb_per_s", "GB/s"),),
         goals=tuple(

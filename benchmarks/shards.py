@@ -36,6 +36,7 @@ from benchmarks import duel
 from benchmarks.jpeg_workload import cropped, jpeg_files
 from benchmarks.laps import run_epochs
 from benchmarks.question import Case, Column, Goal, Question, Result, Settings, Side
+from benchmarks.warm_slots import Stacking
 from swift_loader import SwiftLoader
 from swift_loader.shards import ShardDataset, create
 
@@ -252,6 +253,18 @@ def case_litdata(settings: Settings, kind: Any, folder: str, *, shuffle: bool) -
     return later(build, settings, kind.nbytes)
 
 
+def case_warm(settings: Settings, kind: Any, folder: str) -> Result:
+    """Two processes that read ours into warm memory, and send nothing."""
+    create(stored_by(kind, settings), folder, shuffle=False, maxsize=kind.shard_nbytes)
+    dataset = kind.ours(folder)
+
+    def fill(row: Any, index: int) -> None:
+        row[...] = dataset[index][0]
+
+    stacking = Stacking(fill, dataset[0][0], len(dataset), kind.batch, min(2.0, settings.seconds))
+    return {"samples_per_s": stacking.rate(processes=2)}
+
+
 def _without_torchvision() -> None:
     """MosaicML's package imports names of torchvision's that nothing here uses."""
     if find_spec("torchvision") is not None:
@@ -275,6 +288,7 @@ SIDES = (
     ("mds", "torch + MosaicML", Side.TORCH, case_mds, "streaming"),
     ("litdata", "LitData", Side.TORCH, partial(case_litdata, shuffle=False), "litdata"),
     ("litdata_shuffled", "LitData, shuffled", Side.TORCH, partial(case_litdata, shuffle=True), "litdata"),
+    ("warm", "two cores, warm memory", Side.CEILING, case_warm, "swift_loader"),
 )
 MISSING = tuple(sorted({package for *_, package in SIDES if find_spec(package) is None}))
 
@@ -315,7 +329,7 @@ QUESTIONS = (
     ),
     question(
         "jpeg",
-        "Shards: 400x400 JPEG, crop, 224, float32, batch 64, 2 workers, from the second epoch",
+        "Shards: 400x400 JPEG, crop, 224, batch 64, 2 workers, from the second epoch",
         Jpeg,
         {"webdataset": 1.5, "litdata": 1.5, "litdata_shuffled": 1.5},
     ),

@@ -83,7 +83,7 @@ def test_the_signature_is_the_documents():
 
 def test_it_is_started_when_it_is_constructed_and_gives_one_epoch_after_the_other():
     with DataLoader(Numbers, {"count": 20}, 8, 2) as loader:
-        until(lambda: len(workers()) == 2, "the workers")
+        until(lambda: len(loader.worker_pids) == 2, "the workers")
         assert [len(batch) for batch in loader] == [8, 8, 4]
         assert flat(loader) == list(range(20))
         assert len(loader) == 3

@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from swift_loader import shards
+from tests.slow import slow
 from tests.unit.shards.sources import digests
 from tests.watching import ROOT, descendants, until
 
@@ -98,7 +99,7 @@ def tars(tmp_path: Path) -> Path:
     return folder
 
 
-@pytest.mark.parametrize("stop", [signal.SIGINT, signal.SIGKILL])
+@pytest.mark.parametrize("stop", [signal.SIGINT, slow(signal.SIGKILL)])
 def test_index_is_stopped_and_called_again(tars: Path, tmp_path: Path, stop: signal.Signals):
     assert ended(called("index", str(tars), "--workers", "2", "--index-to", str(tmp_path / "undisturbed")))[0] == 0
     folder = tmp_path / "stopped"
