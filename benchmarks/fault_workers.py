@@ -1,7 +1,7 @@
 """What happens to workers, measured in a process that uses the loader. Each function is one measurement.
 
 Workers are killed, or end, stop and hang, by the hand of this process; what was delivered is judged by the tests'
-oracle. When the loader knows of a death is seen by wrapping `Pool.died`, which its telecom thread calls first of all.
+oracle. When the loader knows of a death is seen by wrapping `Supervisor.died`, which its telecom thread calls first.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from typing import Any
 from benchmarks.apart import workers
 from benchmarks.fault_data import Occupied, Signed, Worked, leave_when_told
 from benchmarks.fault_figures import Figure, Limit, whole
-from swift_loader.pool.pool import Pool
+from swift_loader.pool.supervisor import Supervisor
 from tests.fault.oracle import BATCH, Delivered, World, differences, in_thread, record
 from tests.leak_check import Residue, leaks_since
 from tests.loaders import started
@@ -123,17 +123,17 @@ def _nemesis(every_s: float, chance: random.Random) -> Iterator[list[int]]:
 def deaths_seen() -> Iterator[dict[int, float]]:
     """When the telecom thread took note of a worker's death, by its pid."""
     seen: dict[int, float] = {}
-    original = Pool.died
+    original = Supervisor.died
 
-    def died(pool: Pool, line: Any) -> float | None:
+    def died(supervisor: Supervisor, line: Any) -> float | None:
         seen[line.process.pid] = time.monotonic()
-        return original(pool, line)
+        return original(supervisor, line)
 
-    Pool.died = died  # type: ignore[method-assign]
+    Supervisor.died = died  # type: ignore[method-assign]
     try:
         yield seen
     finally:
-        Pool.died = original  # type: ignore[method-assign]
+        Supervisor.died = original  # type: ignore[method-assign]
 
 
 def deaths(times: int, _seed: int) -> list[Figure]:
