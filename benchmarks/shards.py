@@ -18,7 +18,6 @@ between workers; MosaicML's and LitData's packages are measured where they are i
 from __future__ import annotations
 
 import io
-import os
 import sys
 import tempfile
 import types
@@ -258,12 +257,9 @@ def case_warm(settings: Settings, kind: Any, folder: str) -> Result:
     """Two processes that read ours into warm memory, and send nothing."""
     create(stored_by(kind, settings), folder, shuffle=False, maxsize=kind.shard_nbytes)
     dataset = kind.ours(folder)
-    opened: dict[int, Any] = {}
 
     def fill(row: Any, index: int) -> None:
-        if os.getpid() not in opened:  # mappings stay with who made them
-            opened[os.getpid()] = kind.ours(folder)
-        row[...] = opened[os.getpid()][index][0]
+        row[...] = dataset[index][0]
 
     stacking = Stacking(fill, dataset[0][0], len(dataset), kind.batch, min(2.0, settings.seconds))
     return {"samples_per_s": stacking.rate(processes=2)}

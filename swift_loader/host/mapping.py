@@ -42,9 +42,8 @@ class MappedFile:
         self.data: Bytes = np.empty(0, np.uint8)
         """All of it; to be touched only where `are_there` says so."""
         if self.nbytes:
-            mapping = mmap.mmap(fd, self.nbytes, prot=mmap.PROT_READ)
-            mapping.madvise(mmap.MADV_DONTFORK)
-            self.data = np.frombuffer(mapping, np.uint8)
+            # Forked children keep it: a dataset that was looked into before its workers were forked is read in them.
+            self.data = np.frombuffer(mmap.mmap(fd, self.nbytes, prot=mmap.PROT_READ), np.uint8)
         self._start = self.data.ctypes.data
         self._seen = np.zeros(-(-self.nbytes // _EXTENT), bool)
         self._seen_s = 0.0

@@ -177,6 +177,7 @@ def test_torch_reads_it_too(folder: Path) -> None:
     from torch.utils.data import DataLoader
 
     dataset = ShardDataset(folder, ("x.npy", "cls"))
+    dataset[0]  # as one looks at it before its workers are forked
     found = [plain(batch) for batch in DataLoader(dataset, 8, num_workers=2)]
     assert numbers(found, WAYS[0]) == list(range(COUNT))
 
