@@ -14,6 +14,7 @@ from swift_loader.host.mapping import MappedFile
 from swift_loader.plan.runs import extents
 from swift_loader.shards.beside import ENDING
 from swift_loader.shards.folder import Folder
+from swift_loader.shards.numbering import place, places
 from swift_loader.shards.rows import RawRows, RowReader, rows_in
 from swift_loader.shards.sets import matched
 from swift_loader.shards.table import Table
@@ -59,10 +60,7 @@ class ArrayDataset:
         return len(self._arrays[0])
 
     def __getitem__(self, index: int) -> Any:
-        number = int(index)
-        if not -len(self) <= number < len(self):
-            raise IndexError(f"there are {len(self):,} samples, and no sample {number}")
-        return self.__getitems__([number % len(self)])[0]
+        return self.__getitems__([place(index, len(self))])[0]
 
     def __getitems__(self, indices: Sequence[int]) -> list[Any]:
         """Several samples at once, as torch and SwiftLoader ask for those of a batch."""
@@ -90,9 +88,7 @@ class ArrayDataset:
             self._fill(indices, list(rows) if self._names is None else [rows[name] for name in self._names])
 
     def _fill(self, indices: Sequence[int], columns: Sequence[Any]) -> None:
-        wanted = np.asarray(indices, np.int64)
-        if wanted.size and int(wanted.view(np.uint64).max()) >= len(self):  # what is below 0 is large so
-            raise IndexError(f"there are {len(self):,} samples, and not all of {wanted.min()} to {wanted.max()}")
+        wanted = places(indices, len(self))
         for array, column in zip(self._arrays, columns, strict=True):
             array.read(wanted, column)
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import operator
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
@@ -15,6 +14,7 @@ from swift_loader.errors import DataError, ShardError
 from swift_loader.plan.runs import extents
 from swift_loader.shards.decode import Decoding
 from swift_loader.shards.in_place import wishes_in_place
+from swift_loader.shards.numbering import place, places
 from swift_loader.shards.opened import OpenShard, OpenShards
 from swift_loader.shards.selection import Selection
 from swift_loader.shards.sets import open_set
@@ -92,11 +92,7 @@ class ShardDataset:
         return self._catalog.samples
 
     def __getitem__(self, index: int) -> Any:
-        number = operator.index(index)
-        count = len(self)
-        if not -count <= number < count:
-            raise IndexError(f"there are {count:,} samples, and no sample {number}")
-        return self.__getitems__([number % count])[0]
+        return self.__getitems__([place(index, len(self))])[0]
 
     def __getitems__(self, indices: Sequence[int]) -> list[Any]:
         """Several samples at once, as torch and SwiftLoader ask for those of a batch."""
@@ -130,16 +126,13 @@ class ShardDataset:
 
     def _by_shard(self, indices: Sequence[int]) -> Iterator[tuple[OpenShard, NDArray[np.int64], list[int]]]:
         """The shards of these samples; with each its samples' numbers in there, and their places in ``indices``."""
-        wanted = np.asarray(indices, np.int64)
-        if wanted.size and not 0 <= int(wanted.min()) <= int(wanted.max()) < len(self):
-            raise IndexError(f"there are {len(self):,} samples, and not all of {wanted.min()} to {wanted.max()}")
-        which, entries = self._catalog.locate(wanted)
+        which, entries = self._catalog.locate(places(indices, len(self)))
         order = np.argsort(which, kind="stable")
         ordered, entries = which[order], entries[order]
         begins = np.flatnonzero(np.diff(ordered, prepend=-1))
-        places = order.tolist()
-        for begin, end in itertools.pairwise([*begins.tolist(), len(places)]):
-            yield self._shards[int(ordered[begin])], entries[begin:end], places[begin:end]
+        rows = order.tolist()
+        for begin, end in itertools.pairwise([*begins.tolist(), len(rows)]):
+            yield self._shards[int(ordered[begin])], entries[begin:end], rows[begin:end]
 
     def key(self, index: int) -> str:
         """The key of a sample: what its files are called in the tar, up to the dot."""

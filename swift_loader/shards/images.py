@@ -11,6 +11,7 @@ import numpy as np
 
 from swift_loader.errors import ConfigError, DataError
 from swift_loader.shards.decode import Decoding
+from swift_loader.shards.numbering import place
 
 #: What torchvision takes for an image.
 _ENDINGS = frozenset({".bmp", ".jpeg", ".jpg", ".pgm", ".png", ".ppm", ".tif", ".tiff", ".webp"})
@@ -67,10 +68,9 @@ class ImageFolder:
 
     def path(self, index: int) -> str:
         """The file of a sample."""
-        if not 0 <= index < len(self):
-            raise IndexError(f"there are {len(self):,} samples, and no sample {index}")
-        first = self._ends[index - 1] if index else 0
-        name = os.fsdecode(self._names[first : self._ends[index]].tobytes())
+        number = place(index, len(self))
+        first = self._ends[number - 1] if number else 0
+        name = os.fsdecode(self._names[first : self._ends[number]].tobytes())
         return f"{self.root}{os.sep}{name}"
 
     @property

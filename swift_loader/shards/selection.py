@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-import operator
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+
+from swift_loader.shards.numbering import place, places
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -26,11 +27,7 @@ class Selection:
         return len(self.indices)
 
     def __getitem__(self, index: int) -> Any:
-        number = operator.index(index)
-        count = len(self)
-        if not -count <= number < count:
-            raise IndexError(f"there are {count:,} samples, and no sample {number}")
-        return self.dataset[int(self.indices[number])]
+        return self.dataset[int(self.indices[place(index, len(self))])]
 
     def __getitems__(self, indices: Sequence[int]) -> list[Any]:
         """Several samples at once."""
@@ -44,7 +41,7 @@ class Selection:
 
     def key(self, index: int) -> str:
         """The key of a sample."""
-        return self.dataset.key(int(self.indices[index]))
+        return self.dataset.key(int(self.indices[place(index, len(self))]))
 
     def column(self, name: str) -> NDArray[Any]:
         """A number of each sample."""
@@ -61,7 +58,7 @@ class Selection:
         return np.diff(ends, prepend=0)
 
     def _of(self, indices: Sequence[int]) -> list[int]:
-        chosen: list[int] = self.indices[np.asarray(indices, np.int64)].tolist()
+        chosen: list[int] = self.indices[places(indices, len(self))].tolist()
         return chosen
 
     def __repr__(self) -> str:

@@ -26,6 +26,7 @@ import numpy as np
 
 from swift_loader.errors import ConfigError, ShardError
 from swift_loader.settings.checks import whole
+from swift_loader.shards.numbering import place, places
 
 #: The first of llm.c's 256 numbers, and what its tokens are.
 _LLMC = {20240520: "uint16", 20240801: "uint32"}
@@ -88,15 +89,15 @@ class TokenDataset:
         return self._ends[-1]
 
     def __getitem__(self, index: int) -> tuple[Any, Any]:
-        tokens, start = self._place(index)
+        tokens, start = self._window(place(index, len(self)))
         end = start + self.length
         return tokens[start:end].astype(self.out_dtype), tokens[start + 1 : end + 1].astype(self.out_dtype)
 
     def read_into(self, indices: Sequence[int], rows: tuple[Any, Any]) -> None:
         """Writes these samples to their rows in a batch."""
         length = self.length
-        for index, x, y in zip(indices, *rows, strict=True):
-            tokens, start = self._place(index)
+        for number, x, y in zip(places(indices, len(self)).tolist(), *rows, strict=True):
+            tokens, start = self._window(number)
             x[...] = tokens[start : start + length]
             y[...] = tokens[start + 1 : start + length + 1]
 
@@ -119,13 +120,11 @@ class TokenDataset:
     def _windows_in(self, file: TokenFile) -> int:
         return max(0, (file.count - self.length - 1) // self.stride + 1)
 
-    def _place(self, index: int) -> tuple[Any, int]:
+    def _window(self, number: int) -> tuple[Any, int]:
         """The tokens of the file that the sample is in, and where it begins."""
-        if not 0 <= index < len(self):
-            raise IndexError(f"there are {len(self):,} samples, and no sample {index}")
-        at = bisect_right(self._ends, index)
+        at = bisect_right(self._ends, number)
         first = self._ends[at - 1] if at else 0
-        return self._tokens(at), (index - first) * self.stride
+        return self._tokens(at), (number - first) * self.stride
 
     def _tokens(self, at: int) -> Any:
         tokens = self._mapped.get(at)

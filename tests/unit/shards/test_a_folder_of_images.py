@@ -61,5 +61,11 @@ def test_what_is_no_such_folder_is_told(folder: Path) -> None:
     (folder / "empty").mkdir()
     with pytest.raises(ConfigError, match="without an image: empty"):
         ImageFolder(folder)
-    with pytest.raises(IndexError, match="no sample 5"):
-        (folder / "empty").rmdir() or ImageFolder(folder)[5]
+
+
+def test_indices_are_those_of_a_list(folder: Path) -> None:
+    dataset = ImageFolder(folder, decode=None)
+    assert (dataset[-1], dataset.path(-5)) == (dataset[4], dataset.path(0))
+    for index in (5, -6):
+        with pytest.raises(IndexError, match=f"no sample {index}"):
+            dataset[index]

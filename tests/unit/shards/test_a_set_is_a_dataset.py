@@ -53,6 +53,9 @@ def test_indices_are_those_of_a_list(folder: Path) -> None:
     for index in (23, -24):
         with pytest.raises(IndexError, match=f"no sample {index}"):
             dataset[index]
+        with pytest.raises(IndexError, match=f"no sample {index}"):
+            dataset.__getitems__([0, index])
+    assert dataset.__getitems__([-1, 0, -23]) == [dataset[22], dataset[0], dataset[0]]
     with pytest.raises(TypeError):
         dataset["a"]  # type: ignore[index]
 
@@ -93,8 +96,11 @@ def test_samples_are_picked_by_their_columns(folder: Path) -> None:
     assert len(dataset.where(cls=lambda column: column > 7)) == 4
     assert sum(chosen.runs()) == 4
     assert len(chosen.runs()) == len(dataset.runs())
-    with pytest.raises(IndexError, match="no sample 4"):
-        chosen[4]
+    assert chosen.__getitems__([-1, 0]) == [chosen[3], chosen[0]]
+    assert chosen.key(-1) == chosen.key(3)
+    for ask in (chosen.__getitem__, chosen.key, lambda index: chosen.__getitems__([index])):
+        with pytest.raises(IndexError, match="no sample 4"):
+            ask(4)
     assert not hasattr(chosen, "read_into")
     rows = np.zeros(2, np.int64)
     ShardDataset(folder, "cls").where(cls=[3, 7]).read_into([3, 0], rows)

@@ -43,8 +43,12 @@ def test_a_sample_is_a_row_of_each(folder: Path) -> None:
     pair = ArrayDataset((f"{folder}/x-{{0,1}}.npy", folder / "y.npy"), transform=lambda one: (one[0].sum(), one[1]))
     assert pair[5] == (X[5].sum(), 50)
     assert ArrayDataset(folder / "y.npy")[7] == 70
-    with pytest.raises(IndexError, match="no sample 20"):
-        dataset[20]
+    assert [one["y"] for one in dataset.__getitems__([-20, 19, -2])] == [0, 190, 180]
+    for wrong in (20, -21):
+        with pytest.raises(IndexError, match=f"no sample {wrong}"):
+            dataset[wrong]
+        with pytest.raises(IndexError, match=f"no sample {wrong}"):
+            dataset.__getitems__([0, wrong])
 
 
 def test_raw_numbers_are_told_what_they_are(folder: Path) -> None:
@@ -81,7 +85,7 @@ def test_places_that_do_not_fit_are_refused(folder: Path) -> None:
     dataset = ArrayDataset(folder / "y.npy")
     with pytest.raises(ShardError, match="do not fit"):
         dataset.read_into([1], np.zeros(1, np.int32))
-    for wrong in ([-1], [20], [1 << 62]):
+    for wrong in ([-21], [20], [1 << 62]):
         with pytest.raises(IndexError):
             dataset.read_into(wrong, np.zeros(1, np.int64))
     column = np.zeros((20, 2), np.int64)[:, 0]  # not in one piece

@@ -149,7 +149,15 @@ def test_bad_settings_are_refused(tmp_path: Path, settings: dict[str, object], s
         TokenDataset(given.pop("files"), given.pop("length"), **given)
 
 
-def test_no_sample_behind_the_last(tmp_path: Path) -> None:
+def test_indices_are_those_of_a_list(tmp_path: Path) -> None:
     dataset = TokenDataset(raw(tmp_path / "a.bin", TOKENS), 9, dtype="uint16")
-    with pytest.raises(IndexError, match=f"no sample {len(dataset)}"):
-        dataset[len(dataset)]
+    count = len(dataset)
+    np.testing.assert_array_equal(dataset[-2][0], dataset[count - 2][0])
+    x, y = (np.zeros((2, 9), np.int64) for _ in range(2))
+    dataset.read_into([-1, 0], (x, y))
+    np.testing.assert_array_equal(y, [dataset[count - 1][1], dataset[0][1]])
+    for index in (count, -count - 1):
+        with pytest.raises(IndexError, match=f"no sample {index}"):
+            dataset[index]
+        with pytest.raises(IndexError, match=f"no sample {index}"):
+            dataset.read_into([0, index], (x, y))
