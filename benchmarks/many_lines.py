@@ -23,9 +23,9 @@ from time import thread_time
 from typing import Any
 
 from swift_loader.batch.layout import BatchSpec
-from swift_loader.pool.book import Book
-from swift_loader.pool.exchange import Exchange
-from swift_loader.pool.tickets import Full
+from swift_loader.orders.book import Book
+from swift_loader.orders.exchange import Exchange
+from swift_loader.orders.tickets import Full
 from swift_loader.settings.loader import LoaderConfig
 from swift_loader.wire.messages import Attachment, Cost, Order, Parcel, read_orders
 from swift_loader.wire.recipe import Recipe

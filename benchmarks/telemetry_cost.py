@@ -31,8 +31,8 @@ import numpy as np
 
 from swift_loader.consumer.witness import Witness
 from swift_loader.device.stage import Laps
+from swift_loader.orders.tickets import Full, Ticket
 from swift_loader.plan.ahead import Ahead
-from swift_loader.pool.tickets import Full, Ticket
 from swift_loader.settings.loader import LoaderConfig
 from swift_loader.telemetry import Moments
 from swift_loader.wire.facts import Facts

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from swift_loader.device.stage import Cargo, Laps
-from swift_loader.pool.tickets import Delivery, Failed, Full
+from swift_loader.orders.tickets import Delivery, Failed, Full
 
 if TYPE_CHECKING:
     from collections.abc import Callable

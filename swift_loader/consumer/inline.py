@@ -10,12 +10,12 @@ from time import perf_counter_ns, process_time_ns
 from typing import TYPE_CHECKING, Any
 
 from swift_loader.errors import FailureReport, LoaderClosed
+from swift_loader.orders.tickets import Delivery, Failed, Full, Ticket
 from swift_loader.plan.ahead import Ahead
 from swift_loader.plan.position import Position
 from swift_loader.pool.failures import error_of, start_error
 from swift_loader.pool.notes import Notes
 from swift_loader.pool.reuse import ground_of, kept_statistics
-from swift_loader.pool.tickets import Delivery, Failed, Full, Ticket
 from swift_loader.wire.messages import Attachment, Parcel
 from swift_loader.wire.page import Cell
 from swift_loader.wire.recipe import Recipe

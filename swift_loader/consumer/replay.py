@@ -13,9 +13,9 @@ from swift_loader.consumer.dock import landed
 from swift_loader.consumer.flight import for_one_process
 from swift_loader.consumer.inline import InlinePool
 from swift_loader.errors import ConfigError
+from swift_loader.orders.tickets import Failed
 from swift_loader.plan.plan import Plan
 from swift_loader.plan.position import Position
-from swift_loader.pool.tickets import Failed
 from swift_loader.settings.checks import whole
 from swift_loader.wire.recipe import Recipe
 

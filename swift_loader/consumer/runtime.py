@@ -1,11 +1,11 @@
 """A loader that was started: the data path as the consumer's thread sees it.
 
     A-F   tickets, orders, workers, parcels                   pool/
-    G     parcels are merged in step order                    pool/merge.py
+    G     parcels are merged in step order                    orders/merge.py
     H     the parcel lands: views of its slot become tensors  consumer/dock.py -> device/; for a device that
                                                               has streams, on a thread of its own: device/landing.py
     I     the batch is handed out, the wait is noted          `Runtime.next_batch`
-    J     the batch is dropped, its slot goes home            pool/lease.py
+    J     the batch is dropped, its slot goes home            orders/lease.py
 
 Knows where in the stream of batches the consumer is; the user's side of it (arguments, when to start) is `loader`'s.
 """
@@ -39,12 +39,12 @@ from swift_loader.errors import (
 )
 from swift_loader.host.systems import in_forked_children
 from swift_loader.host.warn import warn_user
+from swift_loader.orders.tickets import Delivery, Failed
 from swift_loader.plan.plan import Plan
 from swift_loader.plan.position import Position, Setting, State
 from swift_loader.plan.runs import Runs
 from swift_loader.pool.failures import place_of
 from swift_loader.pool.reuse import with_memory
-from swift_loader.pool.tickets import Delivery, Failed
 from swift_loader.telemetry import Measured, Moments, rank_table, report
 from swift_loader.telemetry.ranges import profiled
 from swift_loader.wire.facts import Facts, wants_runs

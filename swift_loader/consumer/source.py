@@ -8,9 +8,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from swift_loader.errors import SwiftLoaderError
+    from swift_loader.orders.tickets import Delivery, Failed
     from swift_loader.plan.plan import Plan
     from swift_loader.plan.position import Position
-    from swift_loader.pool.tickets import Delivery, Failed
     from swift_loader.pool.view import View
 
 

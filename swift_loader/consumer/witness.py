@@ -13,8 +13,8 @@ from pathlib import Path
 from swift_loader.consumer.live import Live
 from swift_loader.errors import ConfigError, SwiftLoaderError
 from swift_loader.host.procfs import own_nbytes
+from swift_loader.orders.tickets import Full
 from swift_loader.plan.position import Position
-from swift_loader.pool.tickets import Full
 from swift_loader.pool.view import Lane, View
 from swift_loader.telemetry import Account, BatchRecord, Late, Log, Moments, Owner, Recorder, Standing, Trace, report
 from swift_loader.telemetry.statistics import figures

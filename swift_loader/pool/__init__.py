@@ -1,1 +1,1 @@
-"""Who makes the batches: one consumer's workers, what is said to them, and who holds each slot."""
+"""Who makes the batches: one consumer's workers, what is said to them, and what is done about how they end."""

@@ -15,7 +15,7 @@ from swift_loader.wire import messages
 from swift_loader.wire.page import STARTS
 
 if TYPE_CHECKING:
-    from swift_loader.pool.book import Book
+    from swift_loader.orders.book import Book
     from swift_loader.pool.process import Process
     from swift_loader.wire.channel import Channel
     from swift_loader.wire.page import Cell

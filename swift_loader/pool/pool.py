@@ -11,17 +11,17 @@ from time import monotonic
 from typing import TYPE_CHECKING
 
 from swift_loader.errors import LoaderClosed, WorkerStartFailed
+from swift_loader.orders.exchange import Exchange
+from swift_loader.orders.tickets import Delivery, Failed
 from swift_loader.pool import failures
 from swift_loader.pool.budget import slots_allowed
 from swift_loader.pool.calls import Calls, LineBell
-from swift_loader.pool.exchange import Exchange
 from swift_loader.pool.lights import CLOSED_AT_START, Lights
 from swift_loader.pool.notes import Notes
 from swift_loader.pool.reuse import ground_of, kept_statistics
 from swift_loader.pool.starter import Launcher, Starter
 from swift_loader.pool.supervisor import Supervisor
 from swift_loader.pool.telecom import Telecom
-from swift_loader.pool.tickets import Delivery, Failed
 from swift_loader.pool.view import Onlooker, View
 
 if TYPE_CHECKING:

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 from swift_loader.errors import WorkerStartFailed
 from swift_loader.host.limits import begin, file_sizes_told
-from swift_loader.pool.book import Book
+from swift_loader.orders.book import Book
 from swift_loader.pool.line import Line
 from swift_loader.travel.heritage import Heritage
 from swift_loader.wire.messages import Setup

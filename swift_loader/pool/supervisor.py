@@ -20,8 +20,8 @@ from swift_loader.wire.facts import Facts
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from swift_loader.pool.exchange import Exchange
-    from swift_loader.pool.failures import Death
+    from swift_loader.orders.death import Death
+    from swift_loader.orders.exchange import Exchange
     from swift_loader.pool.lights import Lights
     from swift_loader.pool.line import Line
     from swift_loader.pool.notes import Notes

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Protocol, TypeAlias
 from swift_loader.telemetry.board import WorkerShown
 
 if TYPE_CHECKING:
-    from swift_loader.pool.exchange import Exchange
+    from swift_loader.orders.exchange import Exchange
     from swift_loader.pool.line import Line
 
 #: To be called with what a thread did, from when to when.

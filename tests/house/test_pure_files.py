@@ -42,4 +42,4 @@ def test_what_says_that_it_is_pure_is_checked_and_what_is_checked_says_so():
 
 
 def test_some_files_are_pure():
-    assert {"swift_loader.pool.ledger", "swift_loader.plan.share", "swift_loader.tuning.policy"} <= _told()
+    assert {"swift_loader.orders.ledger", "swift_loader.plan.share", "swift_loader.tuning.policy"} <= _told()

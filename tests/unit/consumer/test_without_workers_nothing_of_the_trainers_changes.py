@@ -10,8 +10,8 @@ from swift_loader.consumer.dock import landed
 from swift_loader.consumer.inline import InlinePool
 from swift_loader.device.host import HostStage
 from swift_loader.errors import DataError, LoaderClosed
+from swift_loader.orders.tickets import Failed
 from swift_loader.plan.position import Position
-from swift_loader.pool.tickets import Failed
 from swift_loader.settings.loader import LoaderConfig
 from swift_loader.wire.recipe import Recipe
 from swift_loader.worker.info import worker_info

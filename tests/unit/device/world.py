@@ -20,8 +20,8 @@ from swift_loader.device.pagelock import PageLocks
 from swift_loader.device.plain import PlainStage
 from swift_loader.device.stage import Cargo
 from swift_loader.errors import LoaderClosed
-from swift_loader.pool.lease import Lease, Returns
-from swift_loader.pool.ledger import Holder, Ledger
+from swift_loader.orders.lease import Lease, Returns
+from swift_loader.orders.ledger import Holder, Ledger
 from swift_loader.wire.slot import Slot
 from tests.unit.batch.samples import Pair, written
 

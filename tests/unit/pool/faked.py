@@ -11,15 +11,15 @@ from types import SimpleNamespace
 import numpy as np
 
 from swift_loader.batch.layout import BatchSpec
-from swift_loader.pool.book import Book
+from swift_loader.orders.book import Book
+from swift_loader.orders.exchange import Exchange
+from swift_loader.orders.tickets import Full
 from swift_loader.pool.calls import Calls, LineBell
-from swift_loader.pool.exchange import Exchange
 from swift_loader.pool.lights import Lights
 from swift_loader.pool.line import Line
 from swift_loader.pool.notes import Notes
 from swift_loader.pool.supervisor import Supervisor
 from swift_loader.pool.telecom import Telecom
-from swift_loader.pool.tickets import Full
 from swift_loader.settings.loader import LoaderConfig
 from swift_loader.wire import messages
 from swift_loader.wire.channel import SocketChannel

@@ -2,17 +2,17 @@
 
 import pytest
 
-from swift_loader.pool.book import Book
+from swift_loader.orders.book import Book
+from swift_loader.orders.stock import Stock
 from swift_loader.pool.line import Line
 from swift_loader.pool.policy import Event, Instruction
-from swift_loader.pool.stock import Stock
 from swift_loader.pool.view import View
 from swift_loader.settings.loader import LoaderConfig
 from swift_loader.wire import messages
 from swift_loader.wire.channel import SocketChannel
 from swift_loader.wire.messages import Order
 from swift_loader.wire.page import BUILDS, FETCHES, Cell
-from tests.unit.pool.simulated import Silent
+from tests.unit.orders.simulated import Silent
 
 
 class Process:

@@ -7,12 +7,13 @@ import pytest
 
 from swift_loader.errors import PoisonedTicket
 from swift_loader.host.cgroup import OomKills
-from swift_loader.pool.book import Book
-from swift_loader.pool.failures import Death, death_of, lingering
-from swift_loader.pool.ledger import Holder
+from swift_loader.orders.book import Book
+from swift_loader.orders.death import Death
+from swift_loader.orders.ledger import Holder
+from swift_loader.pool.failures import death_of, lingering
 from swift_loader.pool.line import Line
 from swift_loader.wire.page import FETCHES, Cell
-from tests.unit.pool.simulated import Silent, World
+from tests.unit.orders.simulated import Silent, World
 
 
 @pytest.fixture

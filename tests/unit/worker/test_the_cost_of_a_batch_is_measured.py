@@ -9,8 +9,8 @@ import pytest
 
 from swift_loader.worker import fetch
 from swift_loader.worker.gauges import Clocks
-from tests.unit.pool.simulated import SLOW_NS
-from tests.unit.pool.test_orders_are_handed_out import _world
+from tests.unit.orders.simulated import SLOW_NS
+from tests.unit.orders.test_orders_are_handed_out import _world
 from tests.unit.worker.making import Making
 
 NS = 1e9

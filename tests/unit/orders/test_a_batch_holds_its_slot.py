@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 import torch
 
-from swift_loader.pool.lease import Lease, Returns
-from swift_loader.pool.ledger import Holder, Ledger
+from swift_loader.orders.lease import Lease, Returns
+from swift_loader.orders.ledger import Holder, Ledger
 from swift_loader.wire.slot import Slot
 
 

@@ -2,9 +2,9 @@
 
 import pytest
 
-from swift_loader.pool.ledger import Holder
-from swift_loader.pool.tickets import Failed
-from tests.unit.pool.simulated import FAST_NS, SLOW_NS, World, tickets
+from swift_loader.orders.ledger import Holder
+from swift_loader.orders.tickets import Failed
+from tests.unit.orders.simulated import FAST_NS, SLOW_NS, World, tickets
 
 
 def _world(*speeds, counts=(100,), **settings):

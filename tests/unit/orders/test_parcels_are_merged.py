@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from swift_loader.pool.merge import AsTheyCome, InOrder
+from swift_loader.orders.merge import AsTheyCome, InOrder
 from tests.unit.batch.samples import examples
 
 epochs = st.lists(st.integers(0, 6), min_size=1, max_size=4)

@@ -8,7 +8,7 @@ import hypothesis.strategies as st
 from hypothesis import settings
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from tests.unit.pool.simulated import FAST_NS, SLOW_NS, World
+from tests.unit.orders.simulated import FAST_NS, SLOW_NS, World
 
 which = st.integers(0, 3)
 LARGE, VERY_SLOW_NS = 40 << 20, 200_000_000

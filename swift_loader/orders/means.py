@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING
 
 from swift_loader.errors import NoRoom
 from swift_loader.host.memory import LEFT_NBYTES
-from swift_loader.pool.ledger import Holder
+from swift_loader.orders.ledger import Holder
 
 if TYPE_CHECKING:
-    from swift_loader.pool.ledger import Ledger
+    from swift_loader.orders.ledger import Ledger
 
 #: One that is handed out, one that the user still holds.
 _SLOTS_BESIDE_WORKERS = 2

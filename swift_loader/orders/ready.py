@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from queue import Empty, SimpleQueue
 from typing import TypeAlias
 
-from swift_loader.pool.tickets import Delivery
+from swift_loader.orders.tickets import Delivery
 
 Taken: TypeAlias = "Delivery | BaseException"
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from swift_loader.pool.book import Book
+    from swift_loader.orders.book import Book
     from swift_loader.settings.loader import LoaderConfig
 
 #: One worker runs ahead by no more memory than this, or two batches: each new slot costs what several batches cost, and

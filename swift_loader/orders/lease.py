@@ -13,7 +13,7 @@ import numpy as np
 
 from swift_loader.host.bell import Bell
 from swift_loader.host.systems import in_forked_children
-from swift_loader.pool.ledger import LANDING
+from swift_loader.orders.ledger import LANDING
 
 if TYPE_CHECKING:
     import numpy.typing as npt

@@ -6,7 +6,7 @@ a worker that is done just then had better wait for that moment: to make a slot 
 
 from __future__ import annotations
 
-from swift_loader.pool.ledger import Holder, Ledger
+from swift_loader.orders.ledger import Holder, Ledger
 
 
 class Homecoming:

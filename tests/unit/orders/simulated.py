@@ -6,13 +6,13 @@ from collections import Counter, deque
 from time import perf_counter_ns
 
 from swift_loader.errors import FailureReport
+from swift_loader.orders.book import Book
+from swift_loader.orders.death import Death
+from swift_loader.orders.dispatch import Dispatch
+from swift_loader.orders.ledger import LANDING, Holder, Ledger
+from swift_loader.orders.shelf import Shelf
+from swift_loader.orders.tickets import Failed, Full, Ticket
 from swift_loader.plan.position import Position
-from swift_loader.pool.book import Book
-from swift_loader.pool.dispatch import Dispatch
-from swift_loader.pool.failures import Death
-from swift_loader.pool.ledger import LANDING, Holder, Ledger
-from swift_loader.pool.shelf import Shelf
-from swift_loader.pool.tickets import Failed, Full, Ticket
 from swift_loader.settings.loader import LoaderConfig
 from swift_loader.wire.messages import Cost, Parcel
 from swift_loader.wire.recipe import Recipe

@@ -1,7 +1,7 @@
 """Batches that are large and take very long: no slot is made for a moment in which the consumer has two."""
 
-from swift_loader.pool.ledger import Holder
-from tests.unit.pool.simulated import World
+from swift_loader.orders.ledger import Holder
+from tests.unit.orders.simulated import World
 
 LARGE = 40 << 20
 VERY_SLOW_NS = 200_000_000

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from swift_loader.batch.layout import BatchSpec
-    from swift_loader.pool.book import Book
+    from swift_loader.orders.book import Book
     from swift_loader.wire.messages import Parcel
 
 _KNOWN = 256

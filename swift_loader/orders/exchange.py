@@ -17,22 +17,22 @@ from typing import TYPE_CHECKING
 
 from swift_loader.errors import FailureReport, LoaderClosed, NoRoom
 from swift_loader.host.memory import free_nbytes
-from swift_loader.pool.dispatch import Dispatch
-from swift_loader.pool.lease import Copies, Lease, Returns
-from swift_loader.pool.ledger import Holder, Ledger
-from swift_loader.pool.means import Means
-from swift_loader.pool.ready import Ready, Taken
-from swift_loader.pool.shelf import Shelf
-from swift_loader.pool.specs import Specs
-from swift_loader.pool.tickets import Delivery, Full
+from swift_loader.orders.dispatch import Dispatch
+from swift_loader.orders.lease import Copies, Lease, Returns
+from swift_loader.orders.ledger import Holder, Ledger
+from swift_loader.orders.means import Means
+from swift_loader.orders.ready import Ready, Taken
+from swift_loader.orders.shelf import Shelf
+from swift_loader.orders.specs import Specs
+from swift_loader.orders.tickets import Delivery, Full
 from swift_loader.wire import messages
 from swift_loader.wire.slot import SMALL_NBYTES, Slot
 
 if TYPE_CHECKING:
+    from swift_loader.orders.book import Book
+    from swift_loader.orders.death import Death
     from swift_loader.plan.plan import Plan
     from swift_loader.plan.position import Position
-    from swift_loader.pool.book import Book
-    from swift_loader.pool.failures import Death
     from swift_loader.wire.messages import Caution, Parcel
     from swift_loader.wire.recipe import Recipe
 

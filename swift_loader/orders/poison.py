@@ -20,7 +20,7 @@ from swift_loader.wire.messages import Caution
 
 if TYPE_CHECKING:
     from swift_loader.errors import FailureReport
-    from swift_loader.pool.failures import Death
+    from swift_loader.orders.death import Death
     from swift_loader.settings.loader import LoaderConfig
 
 #: A batch at which so many times `max_attempts` workers have died is given up, whichever of its samples they were at,

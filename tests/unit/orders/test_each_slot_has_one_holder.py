@@ -5,7 +5,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from swift_loader.pool.ledger import LANDING, Holder, Ledger, LedgerError
+from swift_loader.orders.ledger import LANDING, Holder, Ledger, LedgerError
 
 BUDGET, MOST = 100, 6
 MOVES = {

@@ -2,9 +2,9 @@
 
 import pytest
 
-from swift_loader.pool.failures import Death
-from swift_loader.pool.poison import Charges
-from tests.unit.pool.simulated import recipe
+from swift_loader.orders.death import Death
+from swift_loader.orders.poison import Charges
+from tests.unit.orders.simulated import recipe
 
 CRASH = {}
 OUTSIDE = {"is_from_outside": True}

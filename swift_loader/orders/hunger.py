@@ -12,8 +12,8 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from swift_loader.pool.book import Book
-    from swift_loader.pool.stock import Stock
+    from swift_loader.orders.book import Book
+    from swift_loader.orders.stock import Stock
 
 #: With a good stock, the consumer sees to new orders once it has taken what a worker makes in so long.
 _WORTH_ORDERING_NS = 1_000_000

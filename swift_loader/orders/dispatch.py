@@ -15,23 +15,23 @@ import heapq
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from swift_loader.orders.behind import Behind
+from swift_loader.orders.homecoming import Homecoming
+from swift_loader.orders.hunger import Hunger
+from swift_loader.orders.ledger import Holder, Ledger
+from swift_loader.orders.merge import AsTheyCome, InOrder, Merge
+from swift_loader.orders.poison import Charges
+from swift_loader.orders.stock import Stock
+from swift_loader.orders.tickets import Delivery, Failed, Full, Ticket, Tickets
 from swift_loader.plan.position import Position
-from swift_loader.pool.behind import Behind
-from swift_loader.pool.homecoming import Homecoming
-from swift_loader.pool.hunger import Hunger
-from swift_loader.pool.ledger import Holder, Ledger
-from swift_loader.pool.merge import AsTheyCome, InOrder, Merge
-from swift_loader.pool.poison import Charges
-from swift_loader.pool.stock import Stock
-from swift_loader.pool.tickets import Delivery, Failed, Full, Ticket, Tickets
 from swift_loader.wire.messages import Order, Parcel
 
 if TYPE_CHECKING:
     from swift_loader.errors import FailureReport
+    from swift_loader.orders.book import Book
+    from swift_loader.orders.death import Death
+    from swift_loader.orders.shelf import Shelf
     from swift_loader.plan.plan import Plan
-    from swift_loader.pool.book import Book
-    from swift_loader.pool.failures import Death
-    from swift_loader.pool.shelf import Shelf
     from swift_loader.wire.recipe import Recipe
 
 #: Orders that one worker is given at a time: more would hand it a whole run of steps, which the others' must wait for.

@@ -6,7 +6,7 @@ from collections.abc import Collection
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from swift_loader.pool.book import Book
+    from swift_loader.orders.book import Book
     from swift_loader.wire.slot import Slot
 
 

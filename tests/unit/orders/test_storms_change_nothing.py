@@ -5,9 +5,9 @@ from collections import Counter
 
 import pytest
 
-from swift_loader.pool.dispatch import Dispatch
-from swift_loader.pool.tickets import Failed
-from tests.unit.pool.simulated import FAST_NS, SLOW_NS, World
+from swift_loader.orders.dispatch import Dispatch
+from swift_loader.orders.tickets import Failed
+from tests.unit.orders.simulated import FAST_NS, SLOW_NS, World
 
 seen = Counter()
 

@@ -12,7 +12,7 @@ from itertools import islice
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from swift_loader.pool.book import Book
+    from swift_loader.orders.book import Book
     from swift_loader.wire.messages import Order
 
 _FEW = 64
