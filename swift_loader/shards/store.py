@@ -1,72 +1,29 @@
-"""What holds a set: a folder, or a bucket's. A protocol, so that the rest does not know which."""
+"""The store that an address names."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, NamedTuple, Protocol
+from typing import TYPE_CHECKING
 
 from swift_loader.errors import ConfigError
 from swift_loader.shards.url import place_of
+from swift_loader.stores.protocol import Draft, Found, Store
 
 if TYPE_CHECKING:
-    from _typeshed import ReadableBuffer as Buffer
+    from swift_loader.stores.client import Client
+
+__all__ = ["Draft", "Found", "Store", "store_at"]
 
 
-class Found(NamedTuple):
-    """An object of a store."""
+def store_at(url: object, *, make: bool = False, client: Client | None = None) -> Store:
+    """The store that ``url`` names, asked by this process itself; with ``make``, a folder is made where there is none.
 
-    name: str
-    nbytes: int
+    For commands, and for who writes. What reads for a training asks the host's fetcher instead: the client of object
+    stores does not survive a fork, neither here nor in the child.
 
-
-class Draft(Protocol):
-    """An object that is being written. Nobody sees it before it is published."""
-
-    def write(self, pieces: Sequence[Buffer]) -> None:
-        """Adds bytes at its end."""
-
-    def publish(self) -> None:
-        """From now on it is there, whole.
-
-        Raises:
-            FileExistsError: if there is one of that name.
-        """
-
-    def discard(self) -> None:
-        """It never was. May be called after all."""
-
-
-class Store(Protocol):
-    """Objects with names; a name once given is not given again, but for `replace`."""
-
-    @property
-    def where(self) -> str:
-        """What users know it as."""
-
-    def nbytes(self, name: str) -> int:
-        """What an object takes. FileNotFoundError if there is none."""
-
-    def read(self, name: str, offset: int, nbytes: int) -> Buffer:
-        """Part of it, all of the bytes asked for. FileNotFoundError; `ShardError` where it ends before."""
-
-    def whole(self, name: str) -> Buffer:
-        """All of it; where it is a file of this machine, not read but mapped."""
-
-    def draft(self, name: str) -> Draft:
-        """Begins a new one."""
-
-    def replace(self, name: str, data: Buffer) -> None:
-        """Writes one that may be there already: readers see the old one, or the new."""
-
-    def delete(self, name: str) -> None:
-        """Removes one, if it is there."""
-
-    def listed(self, prefix: str = "") -> Iterator[Found]:
-        """All objects whose names begin so, in the order of names; those in folders within are left out."""
-
-
-def store_at(url: object, *, make: bool = False) -> Store:
-    """The store that ``url`` names; with ``make``, a folder is made where there is none.
+    Args:
+        url: A folder's path, ``file:///path``, or ``scheme://bucket/folder``.
+        make: Make the folder. A bucket's folders need not be made.
+        client: Who is let in, and where the server is; None: what the environment says.
 
     Raises:
         ConfigError: if there is no such store, or it cannot be had here.
@@ -76,4 +33,12 @@ def store_at(url: object, *, make: bool = False) -> Store:
         from swift_loader.shards.folder import Folder  # noqa: PLC0415 - as other stores: only where it is asked for
 
         return Folder(place.path, make=make)
-    raise ConfigError(f"{place.scheme}:// is no store that shards can be in: name a folder of this machine")
+    from swift_loader.stores.client import Client  # noqa: PLC0415
+    from swift_loader.stores.obstore import SCHEMES, Objects  # noqa: PLC0415 - see above
+
+    if place.scheme not in SCHEMES:
+        known = ", ".join(f"{scheme}://" for scheme in SCHEMES)
+        raise ConfigError(
+            f"{place.scheme}:// is no store that shards can be in: name a folder of this machine, or {known}"
+        )
+    return Objects(place, client or Client())

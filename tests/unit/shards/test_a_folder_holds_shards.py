@@ -167,5 +167,5 @@ def test_a_store_is_found_by_its_address(tmp_path):
     with pytest.raises(ConfigError, match="no folder"):
         store_at(tmp_path / "none")
     assert store_at(f"file://{tmp_path}/new", make=True).where == f"{tmp_path}/new"
-    with pytest.raises(ConfigError, match="s3://"):
-        store_at("s3://bucket/x")
+    with pytest.raises(ConfigError, match="ftp://"):
+        store_at("ftp://bucket/x")
