@@ -24,6 +24,12 @@ _IN_USE = 1
 #: Where batches take longer than this, and are large, no order waits in a channel, and a single batch is kept ready.
 _UNHURRIED_NS = 80_000_000
 
+#: Where nobody has said how many orders wait at a worker, quick small batches may: a worker answers all its orders at
+#: once, and stands idle until the next come. So many at most, that take so long, and so much memory.
+_QUEUED_MOST = 32
+_QUEUED_NS = 3_000_000
+_QUEUED_NBYTES = 4 << 20
+
 
 class Stock:
     """What one consumer's workers have made or are to make, counted; and whether that is enough."""
@@ -61,7 +67,13 @@ class Stock:
         """How many orders a worker should have: the one that it is at, and those in its channel."""
         if self._is_unhurried and self.is_short:  # to come back for an order costs them nothing
             return book.width
-        return book.width + book.queue_depth(self._config.message_queue_size, self.largest_slot)
+        return book.width + book.queue_depth(self._most_queued(book), self.largest_slot)
+
+    def _most_queued(self, book: Book) -> int:
+        given = self._config.message_queue_size
+        if not (self._config.deepens_queues and book.has_made and self.largest_slot):
+            return given
+        return max(given, min(_QUEUED_MOST, int(_QUEUED_NS / book.batch_ns), _QUEUED_NBYTES // self.largest_slot))
 
     def most_on_their_way(self, depth: int, width: int) -> int:
         """Of all batches, so many may be ready or ordered.

@@ -59,6 +59,8 @@ class LoaderConfig:
     seed: int | None
     ahead_nbytes: int | None
     """So much memory batches may take ahead of their use, where ``data_queue_size`` was not given."""
+    deepens_queues: bool
+    """More orders may wait at a worker than ``message_queue_size``, which was not given, where batches are quick."""
     runs_mix: int | None
     """So many runs are mixed, if the dataset has any; None where the order does not ask for them."""
 
@@ -136,6 +138,7 @@ class LoaderConfig:
             shuffle=shuffled,
             seed=_seed(settings),
             ahead_nbytes=_AHEAD_NBYTES if settings.get("data_queue_size") is None else None,
+            deepens_queues=settings.get("message_queue_size") is None,
             runs_mix=_runs_mix(settings, rows * consumers if said["elastic"] else 0) if shuffled else None,
             **said | {name: value for name, value in following.items() if said[name] is None},
         )

@@ -55,7 +55,7 @@ def stuck_behind_a_gate(folder: Path, at_least: int = 0, **settings) -> tuple[in
     return len(waiting), len(later)
 
 
-@pytest.mark.parametrize(("size", "least", "most"), [(None, 3, 10), (10, 3, 10), (1, 0, 1), (2, 0, 2)])
+@pytest.mark.parametrize(("size", "least", "most"), [(None, 3, 32), (10, 3, 10), (1, 0, 1), (2, 0, 2)])
 def test_message_queue_size_is_how_many_orders_wait_in_a_workers_channel(size, least: int, most: int, tmp_path):
     # How many wait when the gate shuts depends on what the worker had just sent: never too many, sometimes enough.
     found = []

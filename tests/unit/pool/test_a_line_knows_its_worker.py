@@ -71,6 +71,23 @@ def test_a_line_that_stands_for_four_workers_has_orders_for_all_of_them(ns, dept
     assert book.in_hand() is None  # none of its batches is to blame when it ends
 
 
+@pytest.mark.parametrize(("ns", "nbytes", "given", "waiting"), [
+    (50_000, 16_000, {}, 32),
+    (150_000, 16_000, {}, 20),
+    (3_000_000, 16_000, {}, 6),
+    (50_000, 200_000, {}, 20),
+    (50_000, 1 << 20, {}, 10),
+    (50_000, 16_000, {"message_queue_size": 10}, 10),
+])  # fmt: skip
+def test_more_orders_wait_where_batches_are_quick_and_small_and_nobody_has_said_how_many(
+    line, ns, nbytes, given, waiting
+):
+    stock = Stock(LoaderConfig.parse(1, 1, 2, True, given))
+    line.book.took(ns)
+    stock.grew_to(nbytes)
+    assert stock.depth(line.book) == 1 + waiting
+
+
 @pytest.mark.parametrize(("nbytes", "depth"), [(0, 10), (1 << 20, 10), (20 << 20, 3), (40 << 20, 1), (1 << 32, 1)])
 def test_waiting_orders_do_not_reserve_much_memory(line, nbytes, depth):
     line.book.took(1000)
