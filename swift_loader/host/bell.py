@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+from collections.abc import Callable
 
 
 class Bell:
@@ -26,5 +27,5 @@ class Bell:
         with contextlib.suppress(BlockingIOError):
             os.eventfd_read(self.fd)
 
-    def __del__(self) -> None:
-        os.close(self.fd)
+    def __del__(self, close: Callable[[int], None] = os.close) -> None:
+        close(self.fd)  # given, since at the very end of an interpreter the modules' names are gone

@@ -12,6 +12,7 @@ import ctypes
 import errno
 import mmap
 import os
+from collections.abc import Callable
 from time import monotonic
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -101,10 +102,10 @@ class MappedFile:
     def __del__(self) -> None:
         self.close()
 
-    def close(self) -> None:
+    def close(self, close: Callable[[int], None] = os.close) -> None:
         """Lets go of the file; what views it keeps its memory."""
         if self._fd >= 0:
-            os.close(self._fd)
+            close(self._fd)  # given, since at the very end of an interpreter the modules' names are gone
             self._fd = -1
 
 

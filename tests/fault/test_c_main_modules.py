@@ -100,3 +100,22 @@ def test_c16_a_dataset_of_any_main_module_works_and_that_runs_once(begin: Callab
     )
     said = ended.stderr.replace(">>>", "").strip()  # the prompt comes once before it can be taken away
     assert (ended.returncode, ended.stdout, said) == (0, EXPECTED, "")
+
+
+@pytest.mark.parametrize("ending", ["", "loader.close()", "ahead = iter(loader); kept = next(ahead)"])
+def test_c16_a_script_that_has_the_package_itself_as_a_name_ends_in_silence(ending: str):
+    """Then modules lose their names before what a script still holds is let go of."""
+    script = SCRIPT.replace("METHOD", "'auto'").replace("loader.close()\n", ending)
+    made = (
+        "import tempfile; from swift_loader.host.mapping import MappedFile; import os; import swift_loader\n"
+        "file = tempfile.TemporaryFile(); file.write(b'some'); file.flush(); held = MappedFile(os.dup(file.fileno()))\n"
+    )
+    ended = subprocess.run(
+        [sys.executable, "-c", made + script],
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        capture_output=True,
+        text=True,
+        timeout=100,
+        check=False,
+    )
+    assert (ended.returncode, ended.stdout, ended.stderr) == (0, EXPECTED, "")
