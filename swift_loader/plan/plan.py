@@ -112,6 +112,10 @@ class EpochPlan:
         """Say how many batches a consumer takes in an epoch."""
         return self._split.share(consumer).step_count
 
+    def samples_of(self, consumer: int) -> int:
+        """Say how many samples a consumer takes in an epoch, without repeats that make steps equal."""
+        return self._split.share(consumer).sample_count
+
     def indices(self, epoch: int, consumer: int, first: int, count: int) -> list[list[int]]:
         """Give the indices of the batches of steps first .. first + count - 1, fewer where the epoch ends."""
         key = order_key(self.seed, epoch)

@@ -13,7 +13,7 @@ import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
-from typing import Any, Unpack
+from typing import TYPE_CHECKING, Any, Unpack
 
 from swift_loader.errors import ConfigError, ShardError
 from swift_loader.shards import catalog as catalogs
@@ -26,6 +26,9 @@ from swift_loader.shards.publishing import publish
 from swift_loader.shards.store import Store, store_at
 from swift_loader.shards.table import Origin
 from swift_loader.shards.writer import ShardWriter
+
+if TYPE_CHECKING:
+    from swift_loader.stores.client import Client
 
 _OURS = re.compile(r"shard-(?:\d{3}-)?\d{6,}\.tar")
 _PLAIN = re.compile(r"shard-(\d{6,})\.tar")
@@ -73,6 +76,7 @@ def create(
     read: Callable[[Indices], Iterable[Any]] | None = None,
     progress: Callable[[Progress], object] | None = None,
     notes: Mapping[str, Any] | None = None,
+    client: Client | None = None,
     **making: Unpack[Options],
 ) -> Created:
     """Writes the samples of ``source`` as a set of shards.
@@ -81,12 +85,13 @@ def create(
 
     Args:
         source: A map-style dataset, or (with ``shuffle=False``) any iterable, of dicts, tuples, or single values.
-        where: A folder.
+        where: A folder, an address such as ``s3://bucket/folder``, or a `Store`.
         append: Adds the samples to the set that is there, as its next generation.
         overwrite: Removes the set that is there.
         read: Gives the samples of ``source`` with these indices, in that order: for who reads it by several processes.
         progress: Called with a `Progress` at first, now and then, and at last.
         notes: For people, as JSON has it, such as the names of classes: they stand in the catalog, as `meta["notes"]`.
+        client: Which server an address is of, and who is let in (`make_client`); else the environment says.
         **making: See `Making`.
 
     Raises:
@@ -100,13 +105,13 @@ def create(
         3
     """
     began = time.monotonic()
-    made = Making.of({"name": _name_of(source), **making})
+    made = Making.of({"name": name_of(source), **making})
     if append and (overwrite or made.part is not None):
         raise ConfigError("append adds to what is there, all of it in one part: not with overwrite or part")
     if len(json.dumps(notes)) > _MOST_NOTES_NBYTES:
         raise ConfigError(f"notes take more than the {_MOST_NOTES_NBYTES:,} bytes that a catalog has for them")
     samples = _Source(source, made, read)
-    store = store_at(where, make=True)
+    store: Store = where if isinstance(where, Store) else store_at(where, make=True, client=client)
     if overwrite:
         _remove(store)
     writing = _Writing(store, made, samples.total, made.recipe(samples.total, is_added=append))
@@ -119,13 +124,13 @@ def create(
     )  # fmt: skip
 
 
-def merge(where: object) -> Catalog:
+def merge(where: object, *, client: Client | None = None) -> Catalog:
     """Makes the catalog of a set whose parts are all there, if the last of them has not done it.
 
     Raises:
         ShardError: if they are not, or do not belong together.
     """
-    store = store_at(where)
+    store = store_at(where, client=client)
     missing = _merged(store)
     if missing is not None:
         raise missing.within(set=store.where)
@@ -302,7 +307,8 @@ def _counted_from(begin: int) -> Iterable[int]:
         begin += 1
 
 
-def _name_of(source: Any) -> str:
+def name_of(source: Any) -> str:
+    """What a set is called whose samples come from this one."""
     return f"{type(source).__module__}.{type(source).__qualname__}"
 
 

@@ -38,7 +38,7 @@ class ShardDataset:
             ``"__key__"`` is the sample's key.
         transform: called with each sample.
         decode: what images become: ``"pil"``, ``"rgb8"``, ``"torchrgb"``, ...; None: bytes. Text, numbers, JSON and
-            arrays are decoded by their names.
+            arrays are decoded by their names; with ``"bytes"`` they stay bytes too, and dicts have ``__key__``.
         generation: which generation of a set that has grown; the newest if not given.
         index: the folder of the catalog and the tables, where they could not be written beside the shards.
         allow_pickle: fields that run code when they are read (``.pyd``, ``.pth``) are read; else they are bytes.
@@ -73,10 +73,22 @@ class ShardDataset:
         opened = open_set(self.url, self._asked, self._index)
         self._catalog = opened.catalog
         self._shards = OpenShards(opened)
-        if opened.layout is None:
-            self._wishes = Wishes(self._fields, partial(decoder_in_tars, decoding=self._decoding))
+        self._layout = opened.layout
+        self._wish()
+
+    def _wish(self) -> None:
+        if self._layout is None:
+            in_full = self._decoding.is_none
+            self._wishes = Wishes(self._fields, partial(decoder_in_tars, decoding=self._decoding), in_full=in_full)
         else:
-            self._wishes = wishes_in_place(opened.layout, self._fields, self._decoding)
+            self._wishes = wishes_in_place(self._layout, self._fields, self._decoding)
+
+    def asking(self, fields: str | Sequence[str] | None, decoding: Decoding) -> ShardDataset:
+        """The same set, with the shards that are open, of which other fields are wanted."""
+        other = object.__new__(type(self))
+        other.__dict__.update(self.__dict__, _fields=fields, _decoding=decoding)
+        other._wish()
+        return other
 
     @property
     def generation(self) -> int:
@@ -180,7 +192,7 @@ class ShardDataset:
 
     def __getstate__(self) -> dict[str, Any]:
         state = {**self.__dict__, "_asked": self.generation or None}
-        del state["_shards"], state["_catalog"], state["_wishes"]
+        del state["_shards"], state["_catalog"], state["_wishes"], state["_layout"]
         return state
 
     def __setstate__(self, state: Mapping[str, Any]) -> None:

@@ -30,6 +30,8 @@ _IMAGES = frozenset({
     "pcx", "pgm", "png", "pnm", "ppm", "sgi", "tga", "tif", "tiff", "webp", "xbm", "xpm",
 })  # fmt: skip
 _JPEGS = frozenset({"jfif", "jpe", "jpeg", "jpg"})
+#: In place of a kind of images: no field is decoded.
+AS_IT_IS = "bytes"
 #: A compressed field may become so large, and no larger.
 _MOST_NBYTES = 64 << 20
 
@@ -61,16 +63,23 @@ class Decoding:
     """Which fields are decoded, and how."""
 
     images: str | None = "pil"
-    """One of `IMAGE_KINDS`; None: images stay bytes."""
+    """One of `IMAGE_KINDS`; None: images stay bytes; `AS_IT_IS`: all fields do."""
     allow_pickle: bool = False
     """Fields that run code when they are read are read."""
 
     def __post_init__(self) -> None:
-        if self.images is not None and self.images not in IMAGE_KINDS:
+        if self.images not in (None, AS_IT_IS) and self.images not in IMAGE_KINDS:
             raise ConfigError(f"decode={self.images!r} is not known: {', '.join(IMAGE_KINDS)}, or None for bytes")
+
+    @property
+    def is_none(self) -> bool:
+        """Whether all fields stay bytes."""
+        return self.images == AS_IT_IS
 
     def of(self, field: str) -> Decode:
         """What decodes the bytes of ``field``, by what follows the last dot of its name."""
+        if self.is_none:
+            return bytes
         name, _, ending = field.lower().rpartition(".")
         if ending == "gz":
             return partial(_unzipped, then=self.of(name))
@@ -82,7 +91,9 @@ class Decoding:
 
     def raw_image(self) -> Decode:
         """What decodes images whose pixels are not compressed, as MosaicML and LitData write Pillow's."""
-        return bytes if self.images is None else _image_decoder(IMAGE_KINDS[self.images], "", raw_image, raw_pixels)
+        if self.images is None or self.is_none:
+            return bytes
+        return _image_decoder(IMAGE_KINDS[self.images], "", raw_image, raw_pixels)
 
 
 def _image_decoder(kind: Kind, ending: str, image: Pixels = pillow_image, pixels: Pixels = pillow_pixels) -> Decode:

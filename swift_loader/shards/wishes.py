@@ -42,6 +42,7 @@ class Wishes:
         decoder_of: what decodes a field.
         build: makes a sample of the parts, where it is no tuple of them.
         every: all names there are, in another order than that of the table.
+        in_full: dicts have the sample's key too, and numbers are the bytes that they were written as.
     """
 
     def __init__(
@@ -50,7 +51,10 @@ class Wishes:
         decoder_of: Callable[[Field], Decode],
         build: Callable[[Iterator[Any]], Any] | None = None,
         every: Sequence[str] | None = None,
+        *,
+        in_full: bool = False,
     ) -> None:
+        self._in_full = in_full
         self._asked = _names_of(fields)
         self._is_alone = isinstance(fields, str)
         self._decoder_of = decoder_of
@@ -67,7 +71,7 @@ class Wishes:
 
     def _granted(self, table: Table) -> Granted:
         if self._asked is None:
-            names = list(self._every or table.field_numbers)
+            names = [*([KEY] if self._in_full else []), *(self._every or table.field_numbers)]
             return Granted([self._ways(table, (name,)) for name in names], names, is_alone=False)
         parts = [self._ways(table, tuple(name.split(";"))) for name in self._asked]
         return Granted(parts, None, is_alone=self._is_alone, build=self._build)
@@ -84,7 +88,7 @@ class Wishes:
 
     def _way(self, table: Table, number: int) -> _Way:
         field = table.fields[number]
-        if field.has_column:
+        if field.has_column and not self._in_full:
             column = table.columns[field.name]
             return _Way(number, field, lambda _, sample: column[sample].item())
         decode = self._decoder_of(field)
@@ -163,7 +167,7 @@ def _first(ways: list[_Way], shard: OpenShard, sample: int) -> Any:
 
 def decoder_in_tars(field: Field, decoding: Decoding) -> Decode:
     """What decodes a field of a tar file: its name says that, but for arrays of which the table knows all."""
-    if not field.dtype:
+    if not field.dtype or decoding.is_none:
         return decoding.of(field.name)
 
     def array(data: Any) -> Any:

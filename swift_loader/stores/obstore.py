@@ -142,10 +142,10 @@ class Objects:
             raise Failed(_trouble(error)) from None
         return self._found(listed, "")
 
-    def signed(self, name: str) -> str | None:
-        """An address at which the object can be asked for without keys, for a minute; None where there are none."""
+    def signed(self, name: str, method: str = "GET") -> str | None:
+        """An address at which that can be asked without keys, for a minute; None where there are none."""
         with suppress(Exception):
-            url: str = self._obstore.sign(self._store, "GET", name, timedelta(seconds=60))
+            url: str = self._obstore.sign(self._store, method, name, timedelta(seconds=60))
             return url
         return None
 

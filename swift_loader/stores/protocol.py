@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, NamedTuple, Protocol
+from typing import TYPE_CHECKING, NamedTuple, Protocol, runtime_checkable
 
 if TYPE_CHECKING:
     from _typeshed import ReadableBuffer as Buffer
@@ -33,6 +33,7 @@ class Draft(Protocol):
         """It never was. May be called after all."""
 
 
+@runtime_checkable
 class Store(Protocol):
     """Objects with names; a name once given is not given again, but for `replace`."""
 

@@ -51,6 +51,7 @@ ENDS = {
     ("reuse/shared.py", "recv_fds"): "its socket has a timeout",
     ("testing/faulty.py", "sleep"): "it is the fault: the loader under test ends it",
     ("stores/credentials.py", "opens a file"): "a file in memory of a process of ours, by /proc",
+    ("shards/epochs.py", "opens a file"): "a file in memory of a process of ours, by /proc",
     ("stores/obstore.py", "opens a file"): "a file of certificates that the user has named, in a process of its own",
     # Locks: what their holders do meanwhile.
     ("consumer/epoch.py", "with _turn"): "waits for a batch as this thread would, which has its deadlines",
