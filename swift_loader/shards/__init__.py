@@ -20,9 +20,9 @@ if TYPE_CHECKING:
     from swift_loader.shards.indexing import index
     from swift_loader.shards.making import Indices, Making
     from swift_loader.shards.opening import read_catalog, read_table
-    from swift_loader.shards.remote import RemoteDataset
     from swift_loader.shards.rows import RawRows
     from swift_loader.shards.store import store_at
+    from swift_loader.shards.stream import RemoteDataset
     from swift_loader.shards.table import Table
     from swift_loader.shards.tokens import TokenDataset
     from swift_loader.shards.verifying import Damage, verify
@@ -37,7 +37,7 @@ _HOMES = {
     "Making": "making",
     "Progress": "creating",
     "RawRows": "rows",
-    "RemoteDataset": "remote",
+    "RemoteDataset": "stream",
     "ShardDataset": "dataset",
     "Table": "table",
     "TokenDataset": "tokens",
