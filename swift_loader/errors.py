@@ -9,6 +9,10 @@
       ShardError                a set of shards is damaged, hostile, or not what was asked for
       WorkerError               WorkerDied, WorkerHung, WorkerStartFailed, PoisonedTicket
       RankMismatch              ranks disagree on plan or seed
+      PeerError                 a server, or a client, on this machine or another
+        PeerLost                it does not answer, or does not know any more what it was asked for
+        ProtocolError           what it says is no word of the protocol: damaged, hostile, or not meant for us
+        ProtocolMismatch        it speaks another version, or serves another loader
 
 A message says what happened, where, the number that was needed and the one that was there, and what to do. What it is
 made of are attributes too, so nobody has to read sentences: ``except DataError as error: bad.append(error.index)``.
@@ -34,7 +38,11 @@ __all__ = [
     "LayoutError",
     "LoaderClosed",
     "NoRoom",
+    "PeerError",
+    "PeerLost",
     "PoisonedTicket",
+    "ProtocolError",
+    "ProtocolMismatch",
     "RankMismatch",
     "RemoteTraceback",
     "ShardError",
@@ -172,6 +180,25 @@ class PoisonedTicket(WorkerError):
 
 class RankMismatch(SwiftLoaderError):
     """Ranks of one training job were given different settings."""
+
+
+class PeerError(SwiftLoaderError):
+    """Something is wrong with the other end of a connection."""
+
+    peer: str | None = None
+    """Its address."""
+
+
+class PeerLost(PeerError):
+    """A server does not answer, does not let this client in, or has forgotten it."""
+
+
+class ProtocolError(PeerError):
+    """What came is no word of the protocol: damaged, hostile, or not meant for us."""
+
+
+class ProtocolMismatch(PeerError):
+    """A server or a client speaks another version, or serves another loader than was expected."""
 
 
 class RemoteTraceback(Exception):

@@ -23,6 +23,7 @@ COMMANDS = {
     "check": Command("swift_loader.cli.check", "find out what will go wrong with a dataset in workers"),
     "demo": Command("swift_loader.cli.demo", "train on two consumers and show who waited for whom"),
     "doctor": Command("swift_loader.cli.doctor", "check this machine and say what to change"),
+    "keygen": Command("swift_loader.cli.keygen", "make a key for a server and its clients"),
     "replay": Command("swift_loader.cli.replay", "make one batch of a run again, under a debugger if need be"),
     "shard": Command("swift_loader.cli.shard", "make and look at sets of shards: tar files with an index"),
     "top": Command("swift_loader.cli.top", "show the loaders that run on this machine"),

@@ -17,7 +17,9 @@ from tests.api.argument_table import DESIGNED, REQUIRED
 
 PUBLIC = {
     "AsyncDataLoader", "BucketedPlan", "CacheSetting", "Cached", "ConfigError", "DataError", "DataLoader", "EpochPlan",
-    "LayoutError", "LoaderClosed", "NoRoom", "Plan", "PoisonedTicket", "RankMismatch", "RotationSetting", "Secret",
+    "LayoutError", "LoaderClosed", "NoRoom", "PeerError", "PeerLost", "Plan", "PoisonedTicket", "ProtocolError",
+    "ProtocolMismatch",
+    "RankMismatch", "RotationSetting", "Secret",
     "ShardError", "SwiftLoader", "SwiftLoaderError", "WeightedPlan", "WorkerDied", "WorkerError", "WorkerHung",
     "WorkerInfo", "WorkerStartFailed", "__version__", "worker_info",
 }  # fmt: skip

@@ -1,0 +1,137 @@
+"""What is said in the meta part of frames, by schema. The only file that knows msgspec, which is imported with it.
+
+Nothing here can name code: numbers, texts and bytes of bounded length, in places that a type gives them.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, TypeVar
+
+from swift_loader import __version__
+from swift_loader.errors import ConfigError, ProtocolError
+from swift_loader.net.arrays import Described
+
+try:
+    import msgspec
+    from msgspec import Meta, Struct
+except ImportError as error:  # pragma: no cover - the extra is installed where tests run
+    raise ConfigError(
+        "streams and loaders over the network need the package msgspec: pip install 'swift-loader[server]'"
+    ) from error
+
+PACKAGE = __version__
+LOWEST = HIGHEST = 1
+"""The versions of the protocol that this package speaks."""
+
+Name = Annotated[str, Meta(max_length=200)]
+Text = Annotated[str, Meta(max_length=65_536)]
+Count = Annotated[int, Meta(ge=0, le=(1 << 62))]
+
+
+class Hello(Struct, frozen=True):
+    """The first word of a client; fields that another version adds are passed over."""
+
+    lowest: Count
+    highest: Count
+    package: Name
+    asks_for: Name
+    """ "stream" or "loader"."""
+    client: Name = ""
+    session: Annotated[bytes, Meta(max_length=16)] = b""
+    """A stream's session to go on with."""
+    received: Count = 0
+    """What the client has of it."""
+    hwm: Count = 0
+    loader: Name = ""
+    """The loader that the client has seen elsewhere."""
+    consumer: Count = 0
+    most_nbytes: Count = 0
+
+
+class Welcome(Struct, frozen=True):
+    """The first word of a server."""
+
+    version: Count
+    package: Name
+    session: Annotated[bytes, Meta(max_length=16)] = b""
+    width: Count = 0
+    loader: Name = ""
+    facts: Annotated[bytes, Meta(max_length=1 << 20)] = b""
+
+
+class Refused(Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
+    """Why a client is sent away."""
+
+    why: Name
+    text: Annotated[str, Meta(max_length=1000)]
+
+
+class Batch(Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
+    """One batch of a stream: its arrays lie in the bulk."""
+
+    epoch: Count
+    step: Count
+    arrays: Annotated[list[tuple[Name, Annotated[list[Count], Meta(max_length=32)], bool]], Meta(max_length=4096)]
+
+
+class End(Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
+    """An epoch of a stream is over."""
+
+    epoch: Count
+    step: Count
+
+
+class Failure(Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
+    """A stream, or a batch of a loader, could not be gone on with."""
+
+    epoch: Count
+    step: Count
+    stage: Name
+    type_name: Annotated[str, Meta(max_length=4096)]
+    text: Text
+    traceback: Text
+    index: int | None = None
+    leaves: bool = False
+    """Nothing follows."""
+
+
+Said = TypeVar("Said", bound=Struct)
+
+_encoder = msgspec.msgpack.Encoder()
+_decoders: dict[type, msgspec.msgpack.Decoder[Any]] = {}
+
+
+def write(said: Struct) -> bytes:
+    """The meta part of a frame."""
+    return _encoder.encode(said)
+
+
+def read(kind: type[Said], meta: bytes | bytearray | memoryview) -> Said:
+    """What a meta part says.
+
+    Raises:
+        ProtocolError: if it is not of that kind.
+    """
+    decoder = _decoders.get(kind)
+    if decoder is None:
+        decoder = _decoders[kind] = msgspec.msgpack.Decoder(kind)
+    try:
+        return decoder.decode(meta)  # type: ignore[no-any-return] # of that kind
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise ProtocolError(f"what came is no {kind.__name__}: {str(error)[:200]}") from error
+
+
+def hello(asks_for: str, **more: Any) -> bytes:
+    """The first word of a client of this version."""
+    return write(Hello(LOWEST, HIGHEST, __version__, asks_for, **more))
+
+
+def common_version(said: Hello) -> int | None:
+    """The highest version of the protocol that both speak; None where there is none."""
+    version = min(said.highest, HIGHEST)
+    return version if version >= max(said.lowest, LOWEST) else None
+
+
+def described(batch: Batch) -> list[Described]:
+    """The arrays that a batch announces."""
+    return [Described(dtype, tuple(shape), is_fortran) for dtype, shape, is_fortran in batch.arrays]
