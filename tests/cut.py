@@ -47,10 +47,10 @@ class Proxy:
             ready, _, _ = select.select([self._door, *ends], [], [], 0.02)
             if self._door in ready:
                 self._connect()
-            for pair in list(self._pairs):
-                for source, target in (pair, pair[::-1]):
-                    if source in ready and pair in self._pairs:
-                        self._carry(pair, source, target)
+            ways = [(pair, *way) for pair in self._pairs for way in (pair, pair[::-1])]
+            for pair, source, target in ways:
+                if source in ready and pair in self._pairs:
+                    self._carry(pair, source, target)
         for pair in self._pairs:
             for end in pair:
                 end.close()

@@ -28,7 +28,7 @@ from swift_loader.net.frames import (
     acknowledged_together,
 )
 from swift_loader.net.keys import Key
-from swift_loader.net.link import Link, LinkLost, LinkRefused
+from swift_loader.net.link import SILENCE_S, Link, LinkLost, LinkRefused
 from swift_loader.net.receiver import Frame, Receiver
 
 #: More than this in one batch is no batch. Memory is taken only as bytes come.
@@ -139,7 +139,7 @@ class Remote:
         while not self._arrived:
             receiver = self._connected()
             try:
-                self._keep(receiver.wait())
+                self._keep(receiver.wait(SILENCE_S))
                 self._keep_what_is_there(receiver)
             except LinkLost:
                 self._drop()
@@ -211,7 +211,7 @@ class Remote:
         try:
             link.say(HELLO, schema.hello("stream", session=self._session, received=self._last, hwm=self._hwm))
             receiver = Receiver(link, _LIMITS)
-            frame = receiver.wait()
+            frame = receiver.wait(SILENCE_S)
             if frame.kind == REFUSED:
                 self._refused(schema.read(schema.Refused, frame.meta))
             if frame.kind != WELCOME:

@@ -14,7 +14,6 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable
-from dataclasses import dataclass
 
 from swift_loader.errors import ProtocolError
 from swift_loader.host.bell import Bell
@@ -32,11 +31,11 @@ from swift_loader.net.frames import (
     TALK,
     WELCOME,
     Limits,
-    acknowledged_together,
     write_head,
 )
 from swift_loader.net.link import BEAT_S, Link, LinkLost
 from swift_loader.net.receiver import Frame, Receiver
+from swift_loader.streams.window import Item, Window
 
 KEPT_S = 600.0
 """How long a session waits for a client that has lost its connection."""
@@ -44,22 +43,6 @@ _FROM_PRODUCER = Limits(TALK.meta_nbytes, LARGEST)
 _KINDS: dict[int, type[schema.Batch | schema.End | schema.Failure]] = {
     BATCH: schema.Batch, END: schema.End, FAILURE: schema.Failure,
 }  # fmt: skip
-
-
-@dataclass(slots=True)
-class _Item:
-    """Something for the client."""
-
-    kind: int
-    epoch: int
-    meta: memoryview | bytes
-    bulk: memoryview
-    number: int = 0
-    """Its place among all that was sent; 0 before that."""
-
-    def parts(self) -> list[memoryview]:
-        head = write_head(self.kind, len(self.meta), self.number, self.bulk.nbytes)
-        return [memoryview(head + bytes(self.meta)), self.bulk]
 
 
 class Session:
@@ -89,13 +72,10 @@ class Session:
         """Since when it has had no connection; None where it has one, or has not had any yet."""
         self._producer: Link | None = producer
         self._given = Receiver(producer, _FROM_PRODUCER)
-        self._hwm = hwm
+        self._window = Window(hwm)
         self._on_end = on_end
         self._may_stay = may_stay
         self._epoch = 0
-        self._sent: deque[_Item] = deque()
-        self._ready: deque[_Item] = deque()
-        self._number = 0
         self._out: deque[memoryview] = deque()
         self._guest: Guest | None = None
         self._arriving: deque[Guest] = deque()
@@ -141,22 +121,18 @@ class Session:
     def _wait(self) -> None:
         poll = select.poll()
         poll.register(self._bell.fd, select.POLLIN)
-        if self._producer is not None and self._has_room():
+        if self._producer is not None and self._window.has_room():
             poll.register(self._producer, select.POLLIN)
         if self._guest is not None:
-            has_more = bool(self._out or self._ready)
+            has_more = bool(self._out or self._window.ready)
             poll.register(self._guest.link, select.POLLIN | (select.POLLOUT if has_more else 0))
         poll.poll(BEAT_S * 1000)
-
-    def _has_room(self) -> bool:
-        """The client says only now and then what it has: so much is kept beside what is made ahead."""
-        return len(self._sent) + len(self._ready) < self._hwm + acknowledged_together(self._hwm)
 
     # ---- the producer
 
     def _take_from_producer(self) -> None:
         try:
-            while self._producer is not None and self._has_room() and (frame := self._given.read()) is not None:
+            while self._producer is not None and self._window.has_room() and (frame := self._given.read()) is not None:
                 self._keep(frame)
         except LinkLost:
             self._lose_producer()
@@ -164,7 +140,7 @@ class Session:
     def _keep(self, frame: Frame) -> None:
         epoch = schema.read(_KINDS[frame.kind], frame.meta).epoch
         if epoch >= self._epoch:
-            self._ready.append(_Item(frame.kind, epoch, frame.meta, frame.bulk))
+            self._window.ready.append(Item(frame.kind, epoch, frame.meta, frame.bulk))
 
     def _lose_producer(self) -> None:
         assert self._producer is not None
@@ -174,7 +150,7 @@ class Session:
             self._epoch, 0, "stream", "WorkerDied", "the process that ran this client's stream has ended: it crashed, "
             "or was killed. The server's own output may say more", "", None, leaves=True,
         )  # fmt: skip
-        self._ready.append(_Item(FAILURE, self._epoch, schema.write(said), memoryview(b"")))
+        self._window.ready.append(Item(FAILURE, self._epoch, schema.write(said), memoryview(b"")))
 
     # ---- the client
 
@@ -182,20 +158,20 @@ class Session:
         self._let_go_of_guest()
         self._guest, self.lost_s = guest, None
         guest.receiver.limits = TALK
-        self._hwm = min(self._hwm, guest.hello.hwm or self._hwm)
-        self._forget_until(guest.hello.received)
+        self._window.hwm = min(self._window.hwm, guest.hello.hwm or self._window.hwm)
+        self._window.forget_until(guest.hello.received)
         self._out.clear()
         version = schema.common_version(guest.hello)
         assert version is not None
         meta = schema.write(schema.Welcome(version, schema.PACKAGE, self.ident))
         self._out.append(memoryview(write_head(WELCOME, len(meta)) + meta))
-        for item in self._sent:  # all of it anew: what of it was underway has gone with the connection
+        for item in self._window.sent:  # all of it anew: what of it was underway has gone with the connection
             self._out.extend(item.parts())
 
     def _hear_guest(self) -> None:
         while self._guest is not None and (frame := self._guest.receiver.read()) is not None:
             if frame.kind == GOT:
-                self._forget_until(frame.seq)
+                self._window.forget_until(frame.seq)
             elif frame.kind == BEGIN:
                 self._begin(frame.seq)
             elif frame.kind == BYE:
@@ -204,16 +180,12 @@ class Session:
             elif frame.kind != BEAT:
                 raise ProtocolError(f"a frame of kind {frame.kind} from a stream's client")
 
-    def _forget_until(self, number: int) -> None:
-        while self._sent and self._sent[0].number <= number:
-            self._sent.popleft()
-
     def _begin(self, epoch: int) -> None:
         """The client is at this epoch: what was left of those before it is not sent any more."""
         if epoch <= self._epoch:
             return
         self._epoch = epoch
-        self._ready = deque(item for item in self._ready if item.epoch >= epoch or item.kind == FAILURE)
+        self._window.forget_before(epoch)
         if self._producer is not None:
             with contextlib.suppress(LinkLost):  # it is seen where its batches are taken
                 self._producer.say(BEGIN, seq=epoch)
@@ -222,13 +194,9 @@ class Session:
         guest = self._guest
         if guest is None:
             return
-        while self._out or self._ready:
+        while self._out or self._window.ready:
             if not self._out:
-                self._number += 1
-                item = self._ready.popleft()
-                item.number = self._number
-                self._sent.append(item)
-                self._out.extend(item.parts())
+                self._out.extend(self._window.send().parts())
             if not self._out[0].nbytes:
                 self._out.popleft()
             elif count := guest.link.send_some(self._out[0]):

@@ -112,7 +112,7 @@ def test_elastic_widens_the_default_window():
 def test_all_errors_have_one_root():
     errors = [getattr(swift_loader, name) for name in PUBLIC]
     errors = [error for error in errors if isinstance(error, type) and issubclass(error, BaseException)]
-    assert len(errors) == 13
+    assert len(errors) == 17
     assert all(issubclass(error, SwiftLoaderError) for error in errors)
     assert issubclass(ConfigError, ValueError)
     assert issubclass(swift_loader.NoRoom, MemoryError)

@@ -50,11 +50,9 @@ ENDS = {
     ("reuse/shared.py", "accept"): "never waits: its timeout is 0",
     ("reuse/shared.py", "recv_fds"): "its socket has a timeout",
     ("testing/faulty.py", "sleep"): "it is the fault: the loader under test ends it",
-<<<<<<< HEAD
     ("stores/credentials.py", "opens a file"): "a file in memory of a process of ours, by /proc",
     ("shards/epochs.py", "opens a file"): "a file in memory of a process of ours, by /proc",
     ("stores/obstore.py", "opens a file"): "a file of certificates that the user has named, in a process of its own",
-=======
     ("net/link.py", "recv_into"): "never waits: its timeout is 0",
     ("net/doorman.py", "accept"): "never waits: its timeout is 0",
     ("net/neighbours.py", "recv"): "its socket has a timeout",
@@ -62,7 +60,6 @@ ENDS = {
     ("streams/server.py", "recv"): "never waits: MSG_DONTWAIT",
     ("streams/server.py", "send_fds"): "a few bytes, to a process of ours that reads each second",
     ("streams/remote.py", "sleep"): "at most 1 s, between two tries to connect",
->>>>>>> 8a96cfe (Streams in epochs are served: each client has one as if it ran there, over connections that may be lost)
     # Locks: what their holders do meanwhile.
     ("consumer/epoch.py", "with _turn"): "waits for a batch as this thread would, which has its deadlines",
     ("engines/lifeline.py", "with _no_fork"): "makes or closes a pipe; or forks",

@@ -77,13 +77,11 @@ def test_a_connection_that_is_lost_again_and_again_changes_nothing():
     with serving("shuffled") as (port, _), proxied(port, piece=100) as proxy:
         stream = ServerDataStream(SOURCES, host="127.0.0.1", port=proxy.port, hwm=1)
         seen = []
-        for _ in range(4):
-            seen.append([])
-            for at, batch in enumerate(stream.get_epoch_iterator()):
-                seen[-1].append([part.tolist() for part in batch])
-                if at % 3 == 1:
-                    proxy.cut()
-        assert seen == expected
+        for batch in (batch for _ in range(4) for batch in stream.get_epoch_iterator()):
+            seen.append([part.tolist() for part in batch])
+            if len(seen) % 3 == 1:
+                proxy.cut()
+        assert seen == [batch for epoch in expected for batch in epoch]
         assert proxy.connections > 8
         stream.close()
 
@@ -271,7 +269,8 @@ def test_the_documents_two_files_run_as_written():
     try:
         for words in (["train.py", "-p"], ["train.py"]):
             result = subprocess.run(
-                [sys.executable, *words], cwd=folder, env=environment, capture_output=True, text=True, timeout=60, check=False,
+                [sys.executable, *words], cwd=folder, env=environment, capture_output=True, text=True, timeout=60,
+                check=False,
             )  # fmt: skip
             assert result.returncode == 0, result.stderr
             assert re.fullmatch(r"Training took \d+\.\d+ seconds\n", result.stdout)
