@@ -9,6 +9,7 @@ from __future__ import annotations
 import copy
 import dataclasses
 import os
+import sys
 import warnings
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
@@ -363,7 +364,8 @@ class SwiftLoader(TorchLike):
             return
         if os.getpid() != runtime.pid:
             return
-        runtime.abandon()
+        if not sys.is_finalizing():  # else its threads have ended, the rest ends with the process, and names are gone
+            runtime.abandon()
         warnings.warn(
             f"{self!r} was not closed: use `with`, or call close()", ResourceWarning, source=self, stacklevel=2
         )
