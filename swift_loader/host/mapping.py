@@ -99,6 +99,10 @@ class MappedFile:
         else:
             read_into(self._fd, target, offset)
 
+    def again(self, begin: int, end: int) -> bool:  # noqa: ARG002 - others fetch them anew
+        """Whether bytes that are damaged may be others when they are read again."""
+        return False
+
     def __del__(self) -> None:
         self.close()
 

@@ -12,23 +12,20 @@ import fcntl
 import os
 import select
 import socket
-import struct
 import threading
 from contextlib import suppress
-from hashlib import blake2b
 from time import monotonic
 from weakref import WeakSet
 
+from swift_loader.host.rendezvous import is_same_user, meeting_name, met, offered
 from swift_loader.host.systems import in_forked_children
 from swift_loader.reuse import index
 from swift_loader.reuse.files import Files
 from swift_loader.reuse.index import Origin
 
-_CREDENTIALS = struct.Struct("3i")
 _WAIT_S = 5.0
 _ANSWER_S = 1.0
 _LOOK_MS = 60_000
-_QUEUE = 64
 _GREETING = b"swift-cache 1"
 
 
@@ -57,8 +54,7 @@ class HostMemory:
     """
 
     def __init__(self, origin: Origin, prefix: str | None, nbytes: int) -> None:
-        text = repr((origin, prefix, nbytes)).encode()
-        self.name = f"\0swift-cache-{os.geteuid()}-{blake2b(text, digest_size=12).hexdigest()}"
+        self.name = meeting_name("swift-cache", repr((origin, prefix, nbytes)))
         self._fds: tuple[int, int] | None = None
         self._wake, self._waker = socket.socketpair()
         self._others: dict[int, socket.socket] = {}
@@ -100,16 +96,13 @@ class HostMemory:
         """The socket that offers the files, if they are ours to offer; else the one that tells when they are."""
         until = monotonic() + _WAIT_S
         while monotonic() < until:
-            offering = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-            try:
-                offering.bind(self.name)
-                offering.listen(_QUEUE)
-                offering.settimeout(0.0)
-                self._fds = self._fds or _new_files()
-                return offering
-            except OSError as error:
-                offering.close()
-                if error.errno != errno.EADDRINUSE:
+            offering = offered(self.name)
+            if offering is not None:
+                try:
+                    self._fds = self._fds or _new_files()
+                    return offering
+                except BaseException:
+                    offering.close()
                     raise
             asking = self._asked()
             if asking is not None:
@@ -117,12 +110,10 @@ class HostMemory:
         raise TimeoutError(errno.ETIMEDOUT, "whoever keeps them does not answer")
 
     def _asked(self) -> socket.socket | None:
-        asking = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        asking.settimeout(_ANSWER_S)
+        asking = met(self.name, _ANSWER_S)
+        if asking is None:
+            return None
         try:
-            asking.connect(self.name)
-            if not _is_same_user(asking):
-                raise PermissionError(errno.EPERM, "somebody else keeps samples under this name")
             said, fds, _, _ = socket.recv_fds(asking, len(_GREETING), 2)
             if said == _GREETING and len(fds) == 2:
                 self._take_over((fds[0], fds[1]))
@@ -174,7 +165,7 @@ class HostMemory:
     def _answer(self, link: socket.socket) -> None:
         with suppress(OSError):  # whoever asks may be gone again
             other, _ = link.accept()
-            if self._fds is None or not _is_same_user(other):
+            if self._fds is None or not is_same_user(other):
                 other.close()
                 return
             self._others[other.fileno()] = other  # its end tells them of ours
@@ -234,8 +225,3 @@ def _new_files() -> tuple[int, int]:
             os.close(fd)
         raise
     return fds[0], fds[1]
-
-
-def _is_same_user(peer: socket.socket) -> bool:
-    raw = peer.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size)
-    return bool(_CREDENTIALS.unpack(raw)[1] == os.geteuid())

@@ -12,6 +12,7 @@ from swift_loader.errors import ConfigError, ShardError
 from swift_loader.host.mapping import MappedFile
 from swift_loader.host.xxhash import digest_of
 from swift_loader.shards.catalog import Kind, Shard
+from swift_loader.shards.folder import Folder
 from swift_loader.shards.foreign import foreign_table
 from swift_loader.shards.layouts import Layout
 from swift_loader.shards.opening import describe, has_footer, refuse_large
@@ -19,8 +20,8 @@ from swift_loader.shards.rows import RawRows, checked_rows
 from swift_loader.shards.table import Rows, Table
 
 if TYPE_CHECKING:
-    from swift_loader.shards.folder import Folder
     from swift_loader.shards.store import Store
+    from swift_loader.stores.fetched import Fetched
 
 ENDING = ".swift"
 _PACKED = (".tar.gz", ".tgz", ".tar.zst", ".tar.zstd", ".tar.bz2", ".tar.xz", ".tar.lz4")
@@ -38,7 +39,7 @@ class Asked(NamedTuple):
 class Beside(NamedTuple):
     """Where shards are, and where the tables are that they do not have themselves."""
 
-    shards: Folder
+    shards: Folder | Fetched
     tables: Store
     layout: Layout | RawRows | None = None
     """How samples lie, in files that do not tell it."""
@@ -86,6 +87,10 @@ class Beside(NamedTuple):
     def _table(self, one: Asked) -> Table:
         if self.layout is None and one.name.endswith(".tar"):
             return foreign_table(memoryview(self.shards.whole(one.name)))
+        if not isinstance(self.shards, Folder):
+            raise ConfigError(
+                f"{self.shards.where}/{one.name} has no table, and is not gone through from here: index it"
+            )
         file = MappedFile(self.shards.open(one.name))
         if isinstance(self.layout, Layout):
             return self.layout.checked_table(file, one.samples, one.first)

@@ -96,6 +96,7 @@ class Catalog:
         names: The bytes of all names.
         meta_bytes: JSON for people; nothing in it is needed to read samples.
         digest: Of all shards: two catalogs with the same have the same samples.
+        data: All of its bytes.
     """
 
     generation: int
@@ -107,6 +108,7 @@ class Catalog:
     names: memoryview
     meta_bytes: bytes
     digest: bytes
+    data: memoryview
 
     @property
     def samples(self) -> int:
@@ -183,7 +185,7 @@ class Catalog:
         names = view[places[2] : places[2] + places[3]]
         bounds, name_ends = _checked(rows)
         _check_names(names, name_ends)
-        catalog = cls(generation, flags, recipe, uuid, rows, bounds, names, bytes(view[places[4] :]), digest)
+        catalog = cls(generation, flags, recipe, uuid, rows, bounds, names, bytes(view[places[4] :]), digest, view)
         if (samples, nbytes) != (catalog.samples, catalog.nbytes):
             counted = (catalog.samples, catalog.nbytes)
             raise ShardError.at("the catalog counts wrongly", 32, (samples, nbytes), counted)

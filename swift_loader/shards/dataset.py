@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import os
+import secrets
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -17,14 +18,19 @@ from swift_loader.shards.in_place import wishes_in_place
 from swift_loader.shards.numbering import place, places
 from swift_loader.shards.opened import OpenShard, OpenShards
 from swift_loader.shards.selection import Selection
-from swift_loader.shards.sets import open_set
+from swift_loader.shards.sets import Elsewhere, open_set
 from swift_loader.shards.wishes import Wishes, decoder_in_tars
+from swift_loader.stores.fetched import checked_options
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from swift_loader.shards.catalog import Catalog
     from swift_loader.shards.wishes import Granted
+    from swift_loader.stores.client import Client
+
+#: Tables of shards that are elsewhere are read so many at a time.
+_TOGETHER = 64
 
 
 class ShardDataset:
@@ -41,6 +47,11 @@ class ShardDataset:
             arrays are decoded by their names; with ``"bytes"`` they stay bytes too, and dicts have ``__key__``.
         generation: which generation of a set that has grown; the newest if not given.
         index: the folder of the catalog and the tables, where they could not be written beside the shards.
+        client: who is let into a store of objects, and where its server is (`make_client`); None: as the environment
+            says.
+        cache: a folder in which runs of a set that is elsewhere are kept, over epochs and jobs.
+        cache_limit: the most bytes that it may take.
+        memory: the most bytes of memory that all processes of this host together hold of the set.
         allow_pickle: fields that run code when they are read (``.pyd``, ``.pth``) are read; else they are bytes.
 
     A worker that gets one opens its files itself; what travels is small.
@@ -59,9 +70,15 @@ class ShardDataset:
         decode: str | None = "pil",
         generation: int | None = None,
         index: str | os.PathLike[str] | None = None,
+        client: Client | None = None,
+        cache: str | os.PathLike[str] | None = None,
+        cache_limit: int | None = None,
+        memory: int | None = None,
         allow_pickle: bool = False,
     ) -> None:
         self.url = os.fspath(url)
+        self._elsewhere = Elsewhere(client, checked_options(cache, cache_limit, memory))
+        self._job = secrets.token_hex(8)
         self._index = None if index is None else os.fspath(index)
         self.transform = transform
         self._fields = fields
@@ -70,8 +87,11 @@ class ShardDataset:
         self._open()
 
     def _open(self) -> None:
-        opened = open_set(self.url, self._asked, self._index)
+        opened = open_set(self.url, self._asked, self._index, self._elsewhere)
         self._catalog = opened.catalog
+        self._remote = opened.remote
+        if self._remote is not None:
+            self._remote.follower.job = self._job
         self._shards = OpenShards(opened)
         self._layout = opened.layout
         self._wish()
@@ -89,6 +109,20 @@ class ShardDataset:
         other.__dict__.update(self.__dict__, _fields=fields, _decoding=decoding)
         other._wish()
         return other
+
+    def follow(self, plan: Any, consumer: int) -> None:
+        """Says which plan's steps will be made here, for which consumer: then what they need is fetched ahead."""
+        if self._remote is not None:
+            self._remote.follower.begin(plan, consumer)
+
+    def turn_to(self, epoch: int, step: int) -> None:
+        """A batch of that plan is begun here."""
+        if self._remote is not None:
+            self._remote.follower.turn_to(epoch, step)
+
+    def statistics(self) -> dict[str, Any] | None:
+        """What this host's fetcher has counted since it began; None where nothing is fetched."""
+        return None if self._remote is None else self._remote.fetched.statistics()
 
     @property
     def generation(self) -> int:
@@ -109,7 +143,7 @@ class ShardDataset:
     def __getitems__(self, indices: Sequence[int]) -> list[Any]:
         """Several samples at once, as torch and SwiftLoader ask for those of a batch."""
         samples: list[Any] = [None] * len(indices)
-        for shard, entries, at in self._by_shard(indices):
+        for shard, entries, at in self._brought(indices):
             wanted = self._wishes.of(shard.table)
             for entry, row in zip(entries.tolist(), at, strict=True):
                 samples[row] = self._sample(wanted, shard, entry)
@@ -133,18 +167,26 @@ class ShardDataset:
         return self._read_into
 
     def _read_into(self, indices: Sequence[int], rows: Any) -> None:
-        for shard, entries, at in self._by_shard(indices):
+        for shard, entries, at in self._brought(indices):
             self._wishes.of(shard.table).read_into(shard, entries, rows, at)
 
-    def _by_shard(self, indices: Sequence[int]) -> Iterator[tuple[OpenShard, NDArray[np.int64], list[int]]]:
+    def _by_shard(self, indices: Sequence[int]) -> list[tuple[OpenShard, NDArray[np.int64], list[int]]]:
         """The shards of these samples; with each its samples' numbers in there, and their places in ``indices``."""
         which, entries = self._catalog.locate(places(indices, len(self)))
         order = np.argsort(which, kind="stable")
         ordered, entries = which[order], entries[order]
         begins = np.flatnonzero(np.diff(ordered, prepend=-1))
         rows = order.tolist()
-        for begin, end in itertools.pairwise([*begins.tolist(), len(rows)]):
-            yield self._shards[int(ordered[begin])], entries[begin:end], rows[begin:end]
+        pieces = list(itertools.pairwise([*begins.tolist(), len(rows)]))
+        self._shards.bring([int(ordered[begin]) for begin, _ in pieces])
+        return [(self._shards[int(ordered[begin])], entries[begin:end], rows[begin:end]) for begin, end in pieces]
+
+    def _brought(self, indices: Sequence[int]) -> list[tuple[OpenShard, NDArray[np.int64], list[int]]]:
+        """The same, and all of it is there, or on its way no more."""
+        found = self._by_shard(indices)
+        if self._remote is not None:
+            self._remote.bring([(shard, entries) for shard, entries, _ in found])
+        return found
 
     def key(self, index: int) -> str:
         """The key of a sample: what its files are called in the tar, up to the dot."""
@@ -153,9 +195,16 @@ class ShardDataset:
 
     def keys(self) -> Iterator[str]:
         """All keys, in the order of the samples."""
-        for number in range(len(self._catalog.rows)):
-            table = self._shards[number].table
+        for shard in self._each_shard():
+            table = shard.table
             yield from map(table.key, range(table.samples))
+
+    def _each_shard(self) -> Iterator[OpenShard]:
+        count = len(self._catalog.rows)
+        for begin in range(0, count, _TOGETHER):
+            numbers = range(begin, min(begin + _TOGETHER, count))
+            self._shards.bring(numbers)
+            yield from (self._shards[number] for number in numbers)
 
     @property
     def fields(self) -> list[str]:
@@ -167,10 +216,7 @@ class ShardDataset:
 
         For weights, buckets, or a look at what there is: ``np.bincount(dataset.column("cls"))``.
         """
-        parts = []
-        for number in range(len(self._catalog.rows)):
-            shard = self._shards[number]
-            parts.append(shard.column(name))
+        parts = [shard.column(name) for shard in self._each_shard()]
         return np.concatenate(parts) if parts else np.empty(0, np.int64)
 
     def where(self, **columns: Any) -> Selection:
@@ -192,7 +238,8 @@ class ShardDataset:
 
     def __getstate__(self) -> dict[str, Any]:
         state = {**self.__dict__, "_asked": self.generation or None}
-        del state["_shards"], state["_catalog"], state["_wishes"], state["_layout"]
+        for name in ("_shards", "_catalog", "_wishes", "_layout", "_remote"):
+            del state[name]
         return state
 
     def __setstate__(self, state: Mapping[str, Any]) -> None:

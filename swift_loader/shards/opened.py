@@ -1,6 +1,6 @@
 """The shards of a set, open in this process: mapped when they are first needed, with their tables.
 
-Knows folders of this host. What is read is checked; of what is damaged the error says in which shard, where, and which
+What is read is checked; of what is damaged the error says in which shard, where, and which
 sample it is.
 """
 
@@ -9,14 +9,16 @@ from __future__ import annotations
 import threading
 from collections import OrderedDict
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
 from swift_loader.errors import ConfigError, ShardError
 from swift_loader.host.mapping import MappedFile
 from swift_loader.host.xxhash import digest_of, digest_of_parts
+from swift_loader.shards.folder import Folder
 from swift_loader.shards.opening import read_table
+from swift_loader.shards.remote import RemoteFile
 from swift_loader.shards.rows import RowReader
 from swift_loader.shards.table import ABSENT, UNCHECKED, Table
 
@@ -27,31 +29,40 @@ if TYPE_CHECKING:
 
 #: So many are open at once: each takes two descriptors (a mapping has one of its own).
 _MOST_OPEN = 128
+#: Of those that are elsewhere, only the table is here.
+_MOST_REMOTE = 512
 
 
 class OpenShard:
     """A file of samples, and its table."""
 
-    def __init__(self, opened: OpenedSet, number: int) -> None:
-        store, tables, catalog, layout = opened
+    def __init__(self, opened: OpenedSet, number: int, table: Table | None = None) -> None:
+        store, tables, catalog, layout, remote = opened
         shard = catalog.shard(number)
         self.name = shard.name
         self.where = store.where
         try:
-            self.file = MappedFile(store.open(shard.name))
+            self.file: MappedFile | RemoteFile
+            if remote is not None:
+                self.file = RemoteFile(remote, number, shard.object_nbytes)
+            else:
+                assert isinstance(store, Folder)
+                self.file = MappedFile(store.open(shard.name))
             if self.file.nbytes != shard.object_nbytes:
                 text = "the shard is not the one that is in the catalog"
                 raise ShardError.at(text, None, shard.object_nbytes, self.file.nbytes)
             if layout is not None and not shard.table_nbytes:
-                self.table: Table = layout.table(self.file, shard.samples, int(catalog.bounds[number]))
+                self.table: Table = layout.table(
+                    cast(MappedFile, self.file), shard.samples, int(catalog.bounds[number])
+                )
             else:
-                self.table = read_table(store, shard, tables)
+                self.table = table or read_table(store, shard, tables)
         except OSError as error:
             raise self._within(ShardError(f"the shard cannot be read: {error.strerror}")) from error
         except ShardError as error:
             raise self._within(error) from None
         self._has_checksums = not self.table.flags & UNCHECKED
-        self._rows = None if self.table.rows is None else RowReader(self.file, self.table)
+        self._rows = None if self.table.rows is None else RowReader(cast(MappedFile, self.file), self.table)
 
     def read(self, sample: int, field: int) -> Any:
         """A field's bytes as an array, checked, in memory of their own; None where the sample has no such field."""
@@ -65,7 +76,10 @@ class OpenShard:
             return None
         data = self._part(offset, nbytes, sample)
         if self._has_checksums and digest_of(data) != digest:
-            raise self._damaged(sample, offset)
+            if self.file.again(offset, offset + nbytes):
+                data = self._part(offset, nbytes, sample)
+            if digest_of(data) != digest:
+                raise self._damaged(sample, offset)
         return data
 
     def read_arrays(self, samples: Any, field: int, rows: Any, at: Sequence[int]) -> None:
@@ -100,23 +114,34 @@ class OpenShard:
                 copy(begin, target, sample)
             if not has_checksums:
                 continue
-            if head_nbytes:
-                found = digest_of_parts((self._part(begin - head_nbytes, head_nbytes, sample), target), 0)
-            else:
-                found = digest_of(target)
-            if found != digest:
-                raise self._damaged(sample, begin - head_nbytes)
+            if self._digest(begin, head_nbytes, target, sample) != digest:
+                if self.file.again(begin - head_nbytes, begin + size):
+                    copy(begin, target, sample)
+                if self._digest(begin, head_nbytes, target, sample) != digest:
+                    raise self._damaged(sample, begin - head_nbytes)
+
+    def _digest(self, begin: int, head_nbytes: int, target: Any, sample: int) -> int:
+        if not head_nbytes:
+            return digest_of(target)
+        return digest_of_parts((self._part(begin - head_nbytes, head_nbytes, sample), target), 0)
 
     def _read_rows(self, samples: Any, rows: Any) -> None:
         assert self._rows is not None
         try:
             damaged = self._rows.read(samples, rows)
+            if damaged is not None and self._read_again(int(samples[damaged])):
+                damaged = self._rows.read(samples, rows)
         except OSError as error:
             raise self._within(ShardError(f"rows cannot be read: {error.strerror}")) from error
         if damaged is not None:
             number = int(samples[damaged])
             assert self.table.rows is not None
             raise self._damaged(number, self.table.rows.offset + number * self.table.rows.nbytes)
+
+    def _read_again(self, number: int) -> bool:
+        assert self.table.rows is not None
+        begin = self.table.rows.offset + number * self.table.rows.nbytes
+        return self.file.again(begin, begin + self.table.rows.nbytes)
 
     def _read_fields_of_rows(self, samples: Any, field: Field, rows: Any, at: Sequence[int]) -> None:
         assert self._rows is not None
@@ -176,13 +201,27 @@ class OpenShards:
         self._open: OrderedDict[int, OpenShard] = OrderedDict()
         self._lock = threading.Lock()
 
+    def bring(self, numbers: Sequence[int]) -> None:
+        """Reads the tables of all these shards at the same time, where they are elsewhere and not open."""
+        remote = self._set.remote
+        if remote is None:
+            return
+        with self._lock:
+            missing = [number for number in numbers if number not in self._open]
+        if len(missing) < 2:
+            return
+        tables = zip(missing, remote.tables(missing, self._set), strict=True)
+        opened = {number: OpenShard(self._set, number, table) for number, table in tables if table is not None}
+        with self._lock:
+            self._open.update(opened)
+
     def __getitem__(self, number: int) -> OpenShard:
         """One of them; raises `ShardError` if it is damaged, not there, or not the one that is in the catalog."""
         with self._lock:
             shard = self._open.get(number)
             if shard is None:
                 shard = self._open[number] = OpenShard(self._set, number)
-                if len(self._open) > _MOST_OPEN:
+                while len(self._open) > (_MOST_OPEN if self._set.remote is None else _MOST_REMOTE):
                     self._open.popitem(last=False)  # closed when nobody reads from it any more
             else:
                 self._open.move_to_end(number)

@@ -7,8 +7,9 @@ import itertools
 import os
 import re
 from collections.abc import Iterator
+from fnmatch import fnmatchcase
 from pathlib import Path
-from typing import NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from swift_loader.errors import ConfigError
 from swift_loader.shards import catalog as catalogs
@@ -18,7 +19,15 @@ from swift_loader.shards.folder import Folder
 from swift_loader.shards.layouts import Layout
 from swift_loader.shards.opening import newest_generation, read_catalog
 from swift_loader.shards.recognised import layout_of, recognised
-from swift_loader.shards.store import store_at
+from swift_loader.shards.remote import RemoteSet
+from swift_loader.shards.store import Store
+from swift_loader.shards.url import place_of
+from swift_loader.stores.client import Client
+from swift_loader.stores.fetched import Fetched
+from swift_loader.stores.obstore import SCHEMES
+
+if TYPE_CHECKING:
+    from swift_loader.shards.url import Place
 
 _RANGE = re.compile(r"\{(\d+)\.\.(\d+)\}|\{([^{}]*,[^{}]*)\}")
 _ADVICE = "swift_loader.shards.index() makes tables and a catalog for shards that are there"
@@ -27,16 +36,43 @@ _ADVICE = "swift_loader.shards.index() makes tables and a catalog for shards tha
 class OpenedSet(NamedTuple):
     """A set, and where its parts are."""
 
-    shards: Folder
-    tables: Folder
+    shards: Folder | Fetched
+    tables: Store
     """Has those tables that shards do not have themselves."""
     catalog: Catalog
     layout: Layout | None = None
     """How samples lie in files of other libraries."""
+    remote: RemoteSet | None = None
+    """Where they are elsewhere: what has them fetched."""
 
 
-def open_set(url: str, generation: int | None = None, index: str | None = None) -> OpenedSet:
+class Elsewhere(NamedTuple):
+    """Who is let into the store that a set is in, and what its fetcher is to do."""
+
+    client: Client | None = None
+    options: dict[str, Any] | None = None
+
+    def at(self, place: Place) -> Fetched:
+        """The store that is there, as the fetcher reads it."""
+        if place.scheme not in SCHEMES:
+            known = ", ".join(f"{scheme}://" for scheme in SCHEMES)
+            raise ConfigError(f"{place.scheme}:// is no store of shards: name a folder of this machine, or {known}")
+        return Fetched(place, self.client or Client(), self.options)
+
+
+_NOTHING_SAID = Elsewhere()
+
+
+def open_set(
+    url: str, generation: int | None = None, index: str | None = None, elsewhere: Elsewhere = _NOTHING_SAID
+) -> OpenedSet:
     """The set that a folder or a pattern of shards names; ``index``: the folder of its catalog and its tables.
+
+    Args:
+        url: The folder, the bucket's folder, or the pattern.
+        generation: Of the set; the newest if not given.
+        index: Where the catalog is, if it is not there.
+        elsewhere: How a store that is no folder is read.
 
     Raises:
         ConfigError: if there is no such set.
@@ -45,9 +81,13 @@ def open_set(url: str, generation: int | None = None, index: str | None = None) 
     if is_pattern(url):
         if generation is not None:
             raise ConfigError(f"generation={generation} is for sets with a catalog; {url!r} names shards")
-        return _set_of(url, index)
-    shards = _folder(url)
-    tables = shards if index is None else _folder(index)
+        return _with_remote(_set_of(url, index, elsewhere))
+    shards = _store(url, elsewhere)
+    tables = shards if index is None else _store(index, elsewhere)
+    return _with_remote(_opened(url, shards, tables, generation))
+
+
+def _opened(url: str, shards: Folder | Fetched, tables: Folder | Fetched, generation: int | None) -> OpenedSet:
     try:
         catalog = read_catalog(tables, generation)
         return OpenedSet(shards, tables, catalog, layout_of(catalog))
@@ -76,20 +116,56 @@ def matched(pattern: str) -> tuple[str, list[str]]:
     return folder, [str(path.relative_to(folder)) for path in absolute]
 
 
-def _folder(url: str) -> Folder:
-    store = store_at(url)
-    assert isinstance(store, Folder)  # there is no other yet
-    return store
+def _with_remote(opened: OpenedSet) -> OpenedSet:
+    if not isinstance(opened.shards, Fetched):
+        return opened
+    tables = opened.tables if isinstance(opened.tables, Fetched) and opened.tables is not opened.shards else None
+    return opened._replace(remote=RemoteSet(opened.shards, opened.catalog, tables))
 
 
-def _set_of(pattern: str, index: str | None) -> OpenedSet:
+def _store(url: str, elsewhere: Elsewhere) -> Folder | Fetched:
+    place = place_of(url)
+    return Folder(place.path) if place.scheme == "file" else elsewhere.at(place)
+
+
+def _set_of(pattern: str, index: str | None, elsewhere: Elsewhere) -> OpenedSet:
     """Shards by their names, with a catalog of their own tables: it is nowhere but here, and of no generation."""
-    folder, names = matched(pattern)
-    shards = Folder(folder)
-    tables = shards if index is None else _folder(index)
+    shards: Folder | Fetched
+    if "://" in pattern and not pattern.startswith("file:"):
+        shards, names = _matched_elsewhere(pattern, elsewhere)
+    else:
+        folder, names = matched(place_of(pattern).path)
+        shards = Folder(folder)
+    tables = shards if index is None else _store(index, elsewhere)
     place = Beside(shards, tables)
     lines = [_line(place, name) for name in names]
     return OpenedSet(shards, tables, Catalog.read(catalogs.write(lines, generation=0)))
+
+
+def _matched_elsewhere(pattern: str, elsewhere: Elsewhere) -> tuple[Fetched, list[str]]:
+    """The folder of a bucket, and the names in it that a pattern means."""
+    first = min(pattern.find(sign) for sign in "{*?[" if sign in pattern) if is_wild(pattern) else len(pattern)
+    folder, _, _ = pattern[:first].rpartition("/")
+    store = elsewhere.at(place_of(folder))
+    names: list[str] = []
+    for each in expanded(pattern[len(folder) + 1 :]):
+        refuse_packed(each)
+        if "/" in each and any(sign in each for sign in "*?["):
+            raise ConfigError(f"{pattern!r}: only the last part of a bucket's address can be a pattern of names")
+        found = [one.name for one in store.listed() if fnmatchcase(one.name, each)] if _has_jokers(each) else [each]
+        if not found:
+            raise ConfigError(f"there is no object {each!r} in {store.where}")
+        names += found
+    return store, names
+
+
+def _has_jokers(name: str) -> bool:
+    return any(sign in name for sign in "*?[")
+
+
+def is_wild(pattern: str) -> bool:
+    """Whether it names several."""
+    return "{" in pattern or _has_jokers(pattern)
 
 
 def _line(place: Beside, name: str) -> Shard:

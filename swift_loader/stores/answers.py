@@ -16,6 +16,7 @@ class Kind(Enum):
     CHANGED = "the object has been changed under us: it is not the one that was read before"
     EXISTS = "there is an object of that name already"
     LATER = "the store does not answer"
+    CUT = "the store's answer ends before its end"
     ODD = "the store gives other bytes than were asked for"
     CERTIFICATE = "the server's certificate is not one that is trusted for its name"
     ELSEWHERE = "the store sends us elsewhere: look at the endpoint and the region"
@@ -62,6 +63,7 @@ _BY_WORDS = (
     ("InvalidCertificate", Kind.CERTIFICATE),
     ("UnknownIssuer", Kind.CERTIFICATE),
     ("redirect", Kind.ELSEWHERE),
+    ("response body", Kind.CUT),
     ("NotPartial", Kind.ODD),
     ("UnexpectedRange", Kind.ODD),
     ("non-partial response", Kind.ODD),

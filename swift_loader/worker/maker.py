@@ -18,7 +18,7 @@ from swift_loader.wire.messages import Cost
 from swift_loader.wire.page import COLLATES, ENCODES, FETCHES, Cell
 from swift_loader.worker.fetch import Fetcher
 from swift_loader.worker.made import Made, encoded_by
-from swift_loader.worker.reuse import as_repeated, turn_to_of
+from swift_loader.worker.reuse import as_repeated, have_follow, turn_to_of
 from swift_loader.worker.rows import Rows
 from swift_loader.worker.unmade import MakeFailed
 
@@ -45,6 +45,7 @@ class BatchMaker:
         self._fetcher.expect(getattr(ahead.plan, "sample_count", None))
         self._rows = Rows(dataset, recipe.config, self._fetcher)
         self._repeated = as_repeated(dataset)
+        have_follow(dataset, ahead.plan, ahead.consumer)
         self._turn_to = turn_to_of(dataset)
 
     def make(self, seq: int, epoch: int, step: int, berth: Berth) -> Made:

@@ -44,6 +44,15 @@ def as_repeated(dataset: Any) -> Repeated | None:
     return dataset if _is(dataset, "repeated", "Repeated") else None
 
 
+def have_follow(dataset: Any, plan: Any, consumer: int) -> None:
+    """Tells the user's dataset whose steps of which plan will be made of it here, if it wants to know."""
+    stands_in_front = _is(dataset, "kept", "Kept") or _is(dataset, "repeated", "Repeated")
+    part = dataset.dataset if stands_in_front else Cached.apart(dataset)[0]
+    follow = getattr(part, "follow", None)
+    if callable(follow):
+        follow(plan, consumer)
+
+
 def turn_to_of(dataset: Any) -> Callable[[int, int], object] | None:
     """Tells the user's dataset, and what a `Cached` does afresh, of each step; None where neither wants to know."""
     stands_in_front = _is(dataset, "kept", "Kept") or _is(dataset, "repeated", "Repeated")

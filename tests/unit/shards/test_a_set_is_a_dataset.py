@@ -137,7 +137,7 @@ def test_a_list_in_braces_may_name_folders(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(("url", "says"), [
     ("nowhere", "no folder"), ("", "no index.swift"), ("shard-9*.tar", "no file"), ("shard-{7..8}.tar", "no shard"),
-    ("x.tar", "no shard"), ("s3://bucket/a", "s3"),
+    ("x.tar", "no shard"), ("ftp://bucket/a", "s3"),
 ])  # fmt: skip
 def test_a_set_that_is_not_there(tmp_path: Path, url: str, says: str) -> None:
     write_set(tmp_path, with_catalog=False)

@@ -1,0 +1,154 @@
+"""What the plans need is fetched before it is asked for: what is needed first, first, as far as there is room."""
+
+from __future__ import annotations
+
+import asyncio
+from time import monotonic
+from typing import Any
+
+from swift_loader.fetcher.counts import Counts
+from swift_loader.fetcher.followers import Follower, Wanted
+from swift_loader.fetcher.holdings import Holdings
+from swift_loader.fetcher.sets import ShardSet
+from swift_loader.fetcher.waiting import happens
+from swift_loader.stores.page import CELLS
+
+#: Requests at once, to begin with; and the bounds.
+_AT_ONCE, _LEAST, _MOST = 8, 4, 32
+_LOOK_S = 0.5
+#: So much is fetched of what is not needed just now, and at most this share of the room.
+AHEAD_NBYTES, _AHEAD_SHARE = 256 << 20, 0.5
+#: Others that wait go first, so long.
+_STAND_BACK_S = 0.4
+
+
+class Ahead:
+    """Fetches for all followers."""
+
+    def __init__(self, holdings: Holdings, counts: Counts) -> None:
+        self._holdings, self._counts = holdings, counts
+        self.followers: dict[Any, Follower] = {}
+        self._wake = asyncio.Event()
+        self._coming: dict[tuple[Follower, int, int], asyncio.Task[None]] = {}
+        self._at_once = _AT_ONCE
+        self._begun_s: dict[Follower, float] = {}
+        self._looked_s, self._looked_nbytes, self._rate = monotonic(), 0, 0.0
+
+    def look(self) -> None:
+        """Something has changed."""
+        self._wake.set()
+
+    def joined(self, follower: Follower) -> None:
+        """One more."""
+        self.followers[follower.name] = follower
+        self._begun_s[follower] = monotonic()
+
+    def left(self, connection: Any) -> None:
+        """A connection has ended; with the last one of a follower, that has too."""
+        for follower in list(self.followers.values()):
+            if follower.steps.pop(connection, None) is not None and not follower.steps:
+                self._holdings.passed(follower, None)
+                del self.followers[follower.name]
+                self._begun_s.pop(follower, None)
+            elif follower.steps:
+                self._holdings.passed(follower, follower.low)
+        self.look()
+
+    async def run(self) -> None:
+        """Until it is cancelled."""
+        while True:
+            await happens(self._wake, _LOOK_S)
+            self._adapt()
+            while len(self._coming) < self._at_once and (found := self._first()) is not None:
+                follower, wanted = found
+                if not self._has_room(follower, wanted):
+                    break
+                self.bring(follower, wanted)
+
+    def bring(self, follower: Follower, wanted: Wanted) -> asyncio.Task[None]:
+        """Has it come now; the task ends when it is there, and with an error if it cannot be had."""
+        place = follower, wanted.epoch, wanted.number
+        task = self._coming.get(place)
+        if task is None:
+            follower.take(wanted)
+            task = self._coming[place] = asyncio.ensure_future(self._bring(follower, wanted))
+            task.add_done_callback(lambda done: self._come(place, done))
+        return task
+
+    def expecting(self, connection: Any, sample: int) -> tuple[Follower, Wanted] | None:
+        """With what a sample will come that a connection asks for, and for whom."""
+        for follower in self.followers.values():
+            if connection not in follower.steps:
+                continue
+            for wanted in follower.expecting(sample):
+                if not follower.is_taken(wanted) or (follower, wanted.epoch, wanted.number) in self._coming:
+                    return follower, wanted
+        return None
+
+    def is_new(self, connection: Any) -> bool:
+        """Whether it follows a plan of which nothing was asked for yet."""
+        return any(connection in one.steps and not one.has_begun for one in self.followers.values())
+
+    def due_s(self, of: ShardSet, follower: Follower, wanted: Wanted, queued_nbytes: int) -> float | None:
+        """When it will be there that was not begun, behind so much that is asked for with it; None: nobody knows."""
+        nbytes = int(wanted.samples * of.sample_nbytes[of.shard_of(wanted.first)])
+        expected_s = of.network.expected_s(nbytes)
+        if expected_s is None or not self._rate or not follower.has_begun:
+            return None
+        return max(expected_s, (queued_nbytes + nbytes) / self._rate)
+
+    def _come(self, place: tuple[Follower, int, int], task: asyncio.Task[None]) -> None:
+        del self._coming[place]
+        if not task.cancelled():
+            task.exception()  # whoever needs it asks again, and is told
+        self.look()
+
+    def _adapt(self) -> None:
+        """One more at once as long as that brings more and somebody waits for it."""
+        now = monotonic()
+        if now - self._looked_s < 1.0:
+            return
+        rate = (self._counts.nbytes - self._looked_nbytes) / (now - self._looked_s)
+        self._looked_s, self._looked_nbytes = now, self._counts.nbytes
+        if len(self._coming) >= self._at_once and rate > 1.05 * self._rate:
+            self._at_once = min(_MOST, self._at_once + 1)
+        self._rate = max(rate, 0.9 * self._rate)
+
+    def _first(self) -> tuple[Follower, Wanted] | None:
+        now = monotonic()
+        first: tuple[Follower, Wanted] | None = None
+        for follower in self.followers.values():
+            if not follower.has_begun and now - self._begun_s[follower] < _STAND_BACK_S:
+                continue
+            wanted = follower.next()
+            if wanted is not None and (first is None or wanted.due < first[1].due):
+                first = follower, wanted
+        return first
+
+    def _has_room(self, follower: Follower, wanted: Wanted) -> bool:
+        room = self._holdings.room
+        nbytes = wanted.samples * float(follower.of.sample_nbytes[follower.of.shard_of(wanted.first)])
+        held = len(self._holdings.all())
+        if held >= CELLS - 256 or room.used_nbytes + 1.1 * nbytes > room.nbytes:
+            return False
+        if wanted.due <= 0:
+            return True
+        front = follower.front
+        uses = [(one.uses.get(follower), one.nbytes) for one in self._holdings.all()]
+        ahead = sum(size for use, size in uses if use is not None and use[0] > front)
+        return ahead + nbytes <= min(AHEAD_NBYTES, _AHEAD_SHARE * room.nbytes)
+
+    async def _bring(self, follower: Follower, wanted: Wanted) -> None:
+        of = follower.of
+        shard, begin, end = await of.range_of(wanted.first, wanted.samples)
+        if end <= begin:
+            return
+        one = self._holdings.find(of.key(shard), begin, end)
+        if one is None:
+            one = self._holdings.fetch(of, shard, begin, end, run=True)
+            self._counts.runs += 1
+        first, last = (wanted.epoch, wanted.first_step), (wanted.epoch, wanted.last_step)
+        before = one.uses.get(follower, (first, last))
+        one.uses[follower] = min(before[0], first), max(before[1], last)
+        if one.coming is not None:
+            await asyncio.shield(one.coming)

@@ -1,0 +1,58 @@
+"""What is fetched together, and what is worth a request of its own. Pure."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+#: Gaps that cost less than another request; but no more than so many times what is wanted is fetched.
+GAP_NBYTES, MOST_TIMES = 128 << 10, 2
+#: A stretch that comes sooner than this is waited for.
+SOON_S = 0.15
+#: So much, and this share of all that came, may be fetched twice so that nobody waits.
+SPARE_NBYTES, SPARE_SHARE = 8 << 20, 0.05
+
+
+class Range(NamedTuple):
+    """Bytes of a shard."""
+
+    shard: int
+    begin: int
+    end: int
+
+
+def coalesced(wanted: list[Range], gap: int = GAP_NBYTES) -> list[Range]:
+    """Ranges that are fetched in one request each, in order.
+
+    Example:
+        >>> coalesced([Range(0, 0, 10), Range(0, 15, 30), Range(0, 900, 910)], gap=20)
+        [Range(shard=0, begin=0, end=30), Range(shard=0, begin=900, end=910)]
+    """
+    together: list[Range] = []
+    needed = 0
+    for one in sorted(wanted):
+        last = together[-1] if together else None
+        if last is not None and last.shard == one.shard:
+            end = max(last.end, one.end)
+            more = one.end - max(one.begin, last.end)
+            is_near = one.begin - last.end <= gap and end - last.begin <= MOST_TIMES * (needed + max(0, more))
+            if one.begin <= last.end or is_near:
+                together[-1] = Range(one.shard, last.begin, end)
+                needed += max(0, more)
+                continue
+        together.append(one)
+        needed = one.end - one.begin
+    return together
+
+
+def is_worth_a_range(due_s: float | None, nbytes: int, twice_nbytes: int, all_nbytes: int) -> bool:
+    """Whether bytes that will come with others are fetched alone, so that nobody waits for all of those.
+
+    Args:
+        due_s: When they will come; None where that is not known.
+        nbytes: How many.
+        twice_nbytes: What has been fetched twice so far.
+        all_nbytes: What has been fetched.
+    """
+    if due_s is not None and due_s <= SOON_S:
+        return False
+    return twice_nbytes + nbytes <= SPARE_NBYTES + SPARE_SHARE * all_nbytes

@@ -1,0 +1,165 @@
+"""Who will need what, and when: the plan of each consumer as its workers have told it, and how far they are."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from time import monotonic
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from swift_loader.fetcher.holdings import Step
+from swift_loader.fetcher.sets import ShardSet
+from swift_loader.plan.epoch_lanes import Need
+
+#: A worker that is so far behind, and has not been heard of for so long, has nothing to do.
+_BEHIND_STEPS, _SILENT_S = 64, 5.0
+#: The next epoch is asked for when so many stretches of this one are still to come.
+_LEFT = 64
+
+
+class Wanted(NamedTuple):
+    """A stretch of samples that lie side by side, and when it is needed."""
+
+    due: int
+    """In steps from now on; of the next epoch, behind all of this one."""
+    epoch: int
+    number: int
+    first: int
+    samples: int
+    first_step: int
+    last_step: int
+
+
+class Course:
+    """What a follower needs in one epoch, and what of it was taken up."""
+
+    def __init__(self, need: Need) -> None:
+        self.need = need
+        self.taken = np.zeros(len(need.first), bool)
+        self._by_first = np.argsort(need.first, kind="stable")
+        self._firsts = need.first[self._by_first]
+        self._at = 0
+
+    @property
+    def left(self) -> int:
+        """How many of its stretches were not come to yet."""
+        return len(self.taken) - self._at
+
+    def next(self, step: int) -> int | None:
+        """The one that is needed first, by a step from this one on, of those that were not taken up."""
+        while self._at < len(self.taken) and (self.taken[self._at] or int(self.need.last_step[self._at]) < step):
+            self._at += 1
+        return self._at if self.left else None
+
+    def of(self, sample: int) -> int | None:
+        """The one that a sample is in."""
+        place = int(np.searchsorted(self._firsts, sample, "right")) - 1
+        if place < 0:
+            return None
+        number = int(self._by_first[place])
+        return number if sample < int(self.need.first[number] + self.need.size[number]) else None
+
+    def take(self, number: int) -> None:
+        """It is taken up."""
+        self.taken[number] = True
+
+    def with_more(self, need: Need) -> Course:
+        """With what is needed besides."""
+        rest = ~self.taken
+        return Course(Need(*(np.concatenate((old[rest], new)) for old, new in zip(self.need, need, strict=True))))
+
+
+@dataclass(eq=False)
+class Follower:
+    """One consumer of one training."""
+
+    of: ShardSet
+    name: Any
+    courses: dict[int, Course] = field(default_factory=dict)
+    """Of each epoch that it has told of."""
+    steps: dict[Any, tuple[Step, float]] = field(default_factory=dict)
+    """Where each connection is, and since when."""
+    has_begun: bool = False
+    """Whether it has had what it asked for once."""
+
+    @property
+    def front(self) -> Step:
+        """The step of the worker that is ahead of all."""
+        return max((step for step, _ in self.steps.values()), default=(0, 0))
+
+    @property
+    def low(self) -> Step:
+        """The step that all have come to who do anything."""
+        front, now = self.front, monotonic()
+        return min(
+            (
+                step
+                for step, since_s in self.steps.values()
+                if now - since_s < _SILENT_S or (step[0] == front[0] and front[1] - step[1] <= _BEHIND_STEPS)
+            ),
+            default=front,
+        )
+
+    def told(self, epoch: int, need: Need, *, more: bool) -> None:
+        """It needs that; ``more``: besides what it has told of the epoch before."""
+        before = self.courses.get(epoch)
+        if before is None:
+            self.courses[epoch] = Course(need)
+        elif more:
+            self.courses[epoch] = before.with_more(need)
+
+    def missing_epochs(self) -> list[int]:
+        """The epochs of which it should tell what it needs."""
+        epoch = self.front[0]
+        for old in [known for known in self.courses if known < self.low[0]]:
+            del self.courses[old]
+        if epoch not in self.courses:
+            return [epoch]
+        return [epoch + 1] if self.courses[epoch].left <= _LEFT and epoch + 1 not in self.courses else []
+
+    def next(self) -> Wanted | None:
+        """What is needed first of what was not taken up yet."""
+        epoch, step = self.front
+        for when in (epoch, epoch + 1):
+            course = self.courses.get(when)
+            # What is over by now was needed by nobody, or had by ranges: a training that goes on begins in its middle.
+            number = None if course is None else course.next(step if when == epoch else 0)
+            if number is not None:
+                return self._wanted(when, number)
+        return None
+
+    def expecting(self, sample: int) -> Iterator[Wanted]:
+        """What a sample comes with, in the epochs that are known."""
+        for when, course in self.courses.items():
+            number = course.of(sample)
+            if number is not None and sample >= 0:
+                yield self._wanted(when, number)
+
+    def is_taken(self, wanted: Wanted) -> bool:
+        """Whether it was taken up."""
+        return bool(self.courses[wanted.epoch].taken[wanted.number])
+
+    def _wanted(self, when: int, number: int) -> Wanted:
+        epoch, step = self.front
+        first, size, first_step, last_step = (int(column[number]) for column in self.courses[when].need)
+        due = first_step - step
+        if when != epoch and epoch in self.courses:
+            due += int(self.courses[epoch].need.last_step.max(initial=0)) + 1
+        return Wanted(due, when, number, first, size, first_step, last_step)
+
+    def take(self, wanted: Wanted) -> None:
+        """It is taken up."""
+        self.courses[wanted.epoch].take(wanted.number)
+
+    def open_nbytes(self, epoch: int) -> float:
+        """The most that must be there at once so that nothing is fetched twice."""
+        need = self.courses[epoch].need
+        if not len(need.first):
+            return 0.0
+        shards = np.searchsorted(self.of.catalog.bounds, need.first, "right") - 1
+        sizes = need.size * self.of.sample_nbytes[shards]
+        change = np.bincount(need.first_step, sizes, int(need.last_step.max()) + 2)
+        change -= np.bincount(need.last_step + 1, sizes, len(change))
+        return float(np.cumsum(change).max())

@@ -1,0 +1,217 @@
+"""What has been fetched and is in memory, and what is coming: each stretch is asked for once, whoever wants it.
+
+A stretch is let go of when no follower needs it any more and nobody has asked for it just now. Where there is no room,
+others go before their time, those first that are needed last: whoever needs them again asks again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass, field
+from time import monotonic
+from typing import Any, TypeAlias
+
+from swift_loader.errors import NoRoom
+from swift_loader.fetcher.counts import Counts
+from swift_loader.fetcher.kept import Kept
+from swift_loader.fetcher.room import Room
+from swift_loader.fetcher.sets import ShardSet
+from swift_loader.fetcher.waiting import happens
+from swift_loader.stores.page import CELLS, Stretch
+
+#: One request is of so many bytes at most.
+PART_NBYTES = 8 << 20
+_LOOK_S = 0.25
+
+Step: TypeAlias = tuple[int, int]
+
+
+@dataclass(eq=False)
+class Holding:
+    """A stretch of a shard that is there, or coming."""
+
+    key: int
+    begin: int
+    end: int
+    uses: dict[Any, tuple[Step, Step]] = field(default_factory=dict)
+    """Of each follower that needs it, the first and the last step."""
+    holders: set[Any] = field(default_factory=set)
+    """Connections that have asked for it just now."""
+    stretch: Stretch | None = None
+    coming: asyncio.Task[None] | None = None
+    since_s: float = field(default_factory=monotonic)
+
+    @property
+    def nbytes(self) -> int:
+        """Of it."""
+        return self.end - self.begin
+
+
+class Holdings:
+    """All stretches.
+
+    Args:
+        room: The memory.
+        counts: What is counted.
+        kept: What is kept on a disk.
+    """
+
+    def __init__(self, room: Room, counts: Counts, kept: Kept | None) -> None:
+        self.room, self._counts, self.kept = room, counts, kept
+        self._by_key: dict[int, list[Holding]] = {}
+        self._cells = list(range(CELLS))
+        self._generation = 0
+        self.changed = asyncio.Event()
+        """Something was let go of, or has come."""
+
+    def find(self, key: int, begin: int, end: int) -> Holding | None:
+        """What has these bytes of a shard, or will have them."""
+        found = None
+        for one in self._by_key.get(key, ()):
+            if one.begin <= begin and end <= one.end:
+                if one.stretch is not None:
+                    return one
+                found = found or one
+        return found
+
+    def all(self) -> list[Holding]:
+        """Each of them."""
+        return [one for ones in self._by_key.values() for one in ones]
+
+    def fetch(
+        self, of: ShardSet, shard: int, begin: int, end: int, *, holder: Any = None, run: bool = False
+    ) -> Holding:
+        """Has these bytes come.
+
+        Args:
+            of: The set.
+            shard: Which of its shards.
+            begin: The first byte.
+            end: Behind the last one.
+            holder: The connection that waits for them; those of the plan are waited for by none.
+            run: Whether they are one of the plan's runs, all of it: those may be kept.
+        """
+        one = Holding(of.key(shard), begin, end)
+        if holder is not None:
+            one.holders.add(holder)
+        self._by_key.setdefault(one.key, []).append(one)
+        one.coming = asyncio.ensure_future(self._come(one, of, shard, run=run))
+        return one
+
+    async def _come(self, one: Holding, of: ShardSet, shard: int, *, run: bool) -> None:
+        offset = cell = None
+        try:
+            offset = await self._place(one)
+            cell = self._cells.pop()
+            if not (run and self.kept is not None and await self._from_kept(one, of, shard, offset)):
+                await self._from_network(one, of, shard, offset)
+                self._counts.ranges_nbytes += 0 if run else one.nbytes
+                if run and self.kept is not None:
+                    await self.kept.keep(of, shard, one.begin, self.room.view(offset, one.nbytes))
+            self._generation += 1
+            one.stretch = Stretch(cell, self._generation, one.begin, one.end, offset)
+            self.room.page.tell(one.stretch, one.key)
+        except BaseException:
+            if offset is not None:
+                self.room.give_back(offset, one.nbytes)
+            if cell is not None:
+                self._cells.append(cell)
+            self._forget(one)
+            raise
+        finally:
+            one.coming = None
+            self._tell_changed()
+
+    async def _from_network(self, one: Holding, of: ShardSet, shard: int, offset: int) -> None:
+        async def bring(begin: int) -> None:
+            end = min(begin + PART_NBYTES, one.end)
+            data = await of.part(shard, begin, end)
+            self.room.write(offset + begin - one.begin, data)
+            self._counts.nbytes += end - begin
+
+        # Runs of about one part's size are asked for at once, not as a part and a rest.
+        if one.nbytes <= 2 * PART_NBYTES:
+            data = await of.part(shard, one.begin, one.end)
+            self.room.write(offset, data)
+            self._counts.nbytes += one.nbytes
+            return
+        coming = [asyncio.ensure_future(bring(begin)) for begin in range(one.begin, one.end, PART_NBYTES)]
+        try:
+            await asyncio.gather(*coming)
+        finally:
+            for each in coming:  # what one of them has failed of, the others are not wanted for
+                each.cancel()
+
+    async def _from_kept(self, one: Holding, of: ShardSet, shard: int, offset: int) -> bool:
+        assert self.kept is not None
+        data = await self.kept.load(of, shard, one.begin, one.end)
+        if data is None:
+            return False
+        self.room.write(offset, data)
+        self._counts.hits_kept += 1
+        return True
+
+    async def _place(self, one: Holding) -> int:
+        if one.nbytes > self.room.nbytes:
+            text = (
+                f"{one.nbytes / 1e6:,.0f} MB are wanted at once, and the fetcher has {self.room.nbytes / 1e6:,.0f} MB: "
+            )
+            raise NoRoom.of(f"{text}give it more (memory=), or take smaller batches", one.nbytes, self.room.nbytes)
+        while True:
+            offset = self.room.take(one.nbytes) if self._cells else None
+            if offset is not None:
+                return offset
+            if not self._make_room(is_urgent=bool(one.holders)):
+                await happens(self.changed, _LOOK_S)
+
+    def _make_room(self, *, is_urgent: bool) -> bool:
+        """Lets go of one stretch that nobody has just asked for; whether there was one."""
+        there = [one for one in self.all() if one.stretch is not None and not one.holders]
+        unused = [one for one in there if not one.uses]
+        if unused:
+            self.let_go(min(unused, key=lambda one: one.since_s))
+            return True
+        if not is_urgent or not there:
+            return False
+        self.let_go(max(there, key=lambda one: max(last for _, last in one.uses.values())))
+        self._counts.evicted_in_use += 1
+        return True
+
+    def let_go(self, one: Holding) -> None:
+        """It is there no more; whoever copies from it just now will see that."""
+        stretch = one.stretch
+        if stretch is None:
+            return
+        self.room.page.forget(stretch.cell)
+        one.stretch = None
+        self._cells.append(stretch.cell)
+        self.room.give_back(stretch.offset, one.nbytes)
+        self._forget(one)
+        self._tell_changed()
+
+    def release(self, holder: Any) -> None:
+        """A connection is done with what it had asked for."""
+        for one in self.all():
+            if holder in one.holders:
+                one.holders.discard(holder)
+                if not one.uses and not one.holders:
+                    self.let_go(one)
+
+    def passed(self, follower: Any, low: Step | None) -> None:
+        """A follower has gone on to that step; None: there is none any more."""
+        for one in self.all():
+            use = one.uses.get(follower)
+            if use is not None and (low is None or use[1] < low):
+                del one.uses[follower]
+                if not one.uses and not one.holders:
+                    self.let_go(one)
+
+    def _forget(self, one: Holding) -> None:
+        ones = self._by_key.get(one.key, [])
+        if one in ones:
+            ones.remove(one)
+        if not ones:
+            self._by_key.pop(one.key, None)
+
+    def _tell_changed(self) -> None:
+        self.changed.set()

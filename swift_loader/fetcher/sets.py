@@ -1,0 +1,115 @@
+"""A set as the fetcher knows it: its catalog, its shards' tables, and what each object was when it was first seen."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import OrderedDict
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from swift_loader.errors import ShardError
+from swift_loader.fetcher.network import Network, changed
+from swift_loader.shards.catalog import Catalog, Kind, Shard
+from swift_loader.shards.spans import span
+from swift_loader.shards.table import Table
+from swift_loader.shards.tar import BLOCK
+
+if TYPE_CHECKING:
+    from _typeshed import ReadableBuffer as Buffer
+
+#: Tables that are remembered.
+_MOST_NBYTES = 256 << 20
+
+
+class ShardSet:
+    """One generation of a set.
+
+    Args:
+        number: Its own, the same in all processes.
+        catalog: The catalog's bytes.
+        network: Where the shards are.
+        tables: Where the tables of shards are that have none themselves.
+    """
+
+    def __init__(self, number: int, catalog: Any, network: Network, tables: Network) -> None:
+        self.number = number
+        self.catalog = Catalog.read(catalog)
+        self.network, self._tables_at = network, tables
+        self._etags: dict[int, str] = {}
+        self._tables: OrderedDict[int, tuple[Table, int]] = OrderedDict()
+        self._tables_nbytes = 0
+        self._coming: dict[int, asyncio.Task[Table]] = {}
+        rows = self.catalog.rows
+        self.sample_nbytes = rows["object_nbytes"] / np.maximum(rows["count"], 1)
+        """Of each shard, on average."""
+
+    def key(self, shard: int) -> int:
+        """What the page calls a shard."""
+        return self.number << 32 | shard
+
+    async def part(self, shard: int, begin: int, end: int) -> Buffer:
+        """Bytes of a shard, which must be the one that the catalog tells of.
+
+        Raises:
+            FileNotFoundError, ShardError: if they cannot be had.
+        """
+        name, nbytes = self.catalog.name(shard), int(self.catalog.rows[shard]["object_nbytes"])
+        etag = self._etags.get(shard)
+        try:
+            part = await self.network.get(name, begin, end, etag)
+        except ShardError as error:
+            if "changed under us" in str(error.args[0]):
+                raise changed(name, self.network.objects.where, self.catalog.generation, etag, "another etag") from None
+            raise
+        if part.nbytes != nbytes:
+            raise changed(name, self.network.objects.where, self.catalog.generation, nbytes, part.nbytes)
+        if part.etag and not part.etag.startswith("W/"):
+            self._etags.setdefault(shard, part.etag)
+        return part.data
+
+    async def range_of(self, first: int, count: int) -> tuple[int, int, int]:
+        """The shard that these samples are in, and where they begin and end there."""
+        shard = int(np.searchsorted(self.catalog.bounds, first, "right")) - 1
+        table = await self.table(shard)
+        return shard, *span(table, first - int(self.catalog.bounds[shard]), count)
+
+    def shard_of(self, first: int) -> int:
+        """The shard of a sample."""
+        return int(np.searchsorted(self.catalog.bounds, first, "right")) - 1
+
+    async def table(self, shard: int) -> Table:
+        """The table of a shard."""
+        if shard in self._tables:
+            self._tables.move_to_end(shard)
+            return self._tables[shard][0]
+        coming = self._coming.get(shard)
+        if coming is None:
+            coming = self._coming[shard] = asyncio.ensure_future(self._read_table(shard))
+            coming.add_done_callback(lambda _: self._coming.pop(shard, None))
+        return await asyncio.shield(coming)
+
+    async def _read_table(self, shard: int) -> Table:
+        told: Shard = self.catalog.shard(shard)
+        if told.kind == Kind.TAR:
+            data, room = (
+                await self.part(shard, told.table_offset, told.table_offset + told.table_nbytes),
+                told.table_offset - BLOCK,
+            )
+        elif told.table_nbytes:
+            found = await self._tables_at.get(
+                told.name + ".swift", told.table_offset, told.table_offset + told.table_nbytes
+            )
+            data, room = found.data, told.object_nbytes
+        else:
+            raise ShardError("the shard has no table").within(told.name, self.network.objects.where)
+        try:
+            table = Table.read(memoryview(data), room, told.table_digest)
+        except ShardError as error:
+            raise error.within(told.name, self.network.objects.where) from None
+        self._tables[shard] = table, told.table_nbytes
+        self._tables_nbytes += told.table_nbytes
+        while self._tables_nbytes > _MOST_NBYTES and len(self._tables) > 1:
+            _, (_, nbytes) = self._tables.popitem(last=False)
+            self._tables_nbytes -= nbytes
+        return table
