@@ -25,6 +25,8 @@ COMMANDS = {
     "info": "say what a set is, and what training on it from a bucket will cost",
     "ls": "list the samples of a set",
     "cat": "write a field of a sample to standard output",
+    "upload": "put a set of this machine into a bucket, or go on with that",
+    "download": "copy a set of a bucket to a folder, or go on with that",
     "convert": "write the samples of a set, whoever wrote it, as a set of tar files with tables",
 }
 _ADVICE = {errno.ENOSPC: "; make room, and call the same again", errno.EDQUOT: "; make room, and call the same again"}

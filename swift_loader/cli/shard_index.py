@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from swift_loader.cli import naming
+from swift_loader.cli import naming, shard_set
 from swift_loader.errors import ConfigError
 from swift_loader.telemetry.words import counted, nbytes
 
@@ -30,6 +30,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--merge", action="store_true", help="the shards are those of `create --part`: make their index"
     )
 
+    shard_set.add_server(parser)
     parser.add_argument("--json", action="store_true", help="print JSON instead of a sentence")
 
 
@@ -37,7 +38,7 @@ def run(arguments: argparse.Namespace) -> int:
     """Makes tables and index; what an earlier call has made is taken."""
     if arguments.merge and arguments.index_to:
         raise ConfigError("--merge makes the index of parts beside them: not with --index-to")
-    catalog = _merged(arguments.url) if arguments.merge else _indexed(arguments)
+    catalog = _merged(arguments) if arguments.merge else _indexed(arguments)
     if arguments.json:
         rows = {"shards": len(catalog.rows), "nbytes": catalog.nbytes, "generation": catalog.generation}
         print(json.dumps({"samples": catalog.samples, **rows}, indent=1))
@@ -47,10 +48,10 @@ def run(arguments: argparse.Namespace) -> int:
     return 0
 
 
-def _merged(url: str) -> Catalog:
+def _merged(arguments: argparse.Namespace) -> Catalog:
     from swift_loader.shards.creating import merge
 
-    return merge(url)
+    return merge(arguments.url, client=shard_set.client_of(arguments))
 
 
 def _indexed(arguments: argparse.Namespace) -> Catalog:
@@ -58,7 +59,8 @@ def _indexed(arguments: argparse.Namespace) -> Catalog:
     from swift_loader.host import cores
     from swift_loader.shards.indexing import Looked, index
 
-    _tell_what_is_there(arguments.url, arguments.index_to)
+    if "://" not in arguments.url:
+        _tell_what_is_there(arguments.url, arguments.index_to)
     with ShardBar("index") as shown:
 
         def watch(looked: Looked) -> None:
@@ -79,6 +81,7 @@ def _indexed(arguments: argparse.Namespace) -> Catalog:
             workers=arguments.workers or len(cores.allowed()),
             checksums=arguments.checksums,
             progress=watch,
+            client=shard_set.client_of(arguments),
         )
 
 

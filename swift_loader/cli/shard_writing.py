@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
-from swift_loader.cli import bar
+from swift_loader.cli import bar, shard_set
 from swift_loader.telemetry.words import counted, duration, nbytes
 
 if TYPE_CHECKING:
@@ -27,7 +27,9 @@ _TABLE_NBYTES = 40
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """What both take."""
-    parser.add_argument("dest", metavar="DEST", help="a folder; it is made if there is none")
+    parser.add_argument("dest", metavar="DEST", help="a folder, or such as s3://bucket/folder; made if there is none")
+    if not any(action.dest == "endpoint" for action in parser._actions):
+        shard_set.add_server(parser)
     parser.add_argument("--maxsize", default="64MB", metavar="SIZE", help="of a shard (default: %(default)s)")
     parser.add_argument("--maxcount", type=float, metavar="N", help="samples of a shard (default: as many as fit)")
     parser.add_argument("--workers", type=int, metavar="N",
@@ -74,7 +76,8 @@ class Writing:
 
             try:
                 created = create(
-                    self._source, self._arguments.dest, append=append, overwrite=self._arguments.overwrite,
+                    self._source, shard_set.written_to(self._arguments, self._arguments.dest),
+                    append=append, overwrite=self._arguments.overwrite,
                     read=read, progress=watch, notes=notes, **self._options,
                 )  # fmt: skip
             except KeyboardInterrupt:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
 
 from swift_loader.errors import ConfigError
 from swift_loader.settings.checks import whole
@@ -24,6 +25,9 @@ from swift_loader.shards.rows import RawRows
 from swift_loader.shards.sets import is_pattern, matched
 from swift_loader.shards.store import store_at
 from swift_loader.shards.url import place_of
+
+if TYPE_CHECKING:
+    from swift_loader.stores.client import Client
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +48,7 @@ def index(
     workers: int = 1,
     checksums: bool = False,
     progress: Callable[[Looked], object] | None = None,
+    client: Client | None = None,
 ) -> Catalog:
     """Makes the catalog of shards that are there, and tables beside those that have none.
 
@@ -56,6 +61,8 @@ def index(
         checksums: Of a set that MosaicML's streaming or LitData wrote: makes tables with checksums, for which all of it
             is read. Without them such a set needs no catalog.
         progress: Called with a `Looked` after each shard.
+        client: Which server an address (``s3://bucket/folder``) is of, and who is let in; else the environment says.
+            Tar files in a bucket are looked at by this process alone.
 
     Returns:
         The catalog. Where nothing has changed it is the one that was there.
@@ -69,10 +76,11 @@ def index(
         10240000
     """
     whole("workers", workers, least=1)
-    place, asked = _shards_of(url, index_to, checksums=checksums)
+    place, asked = _shards_of(url, index_to, client, checksums=checksums)
     lines: list[Shard] = []
     samples = nbytes = 0
-    for line in _lines(place, asked, workers):
+    at_once = workers if place_of(place.shards.where).scheme == "file" else 1
+    for line in _lines(place, asked, at_once):
         lines.append(line)
         samples, nbytes = samples + line.samples, nbytes + line.object_nbytes
         if progress is not None:
@@ -81,14 +89,20 @@ def index(
 
 
 def _shards_of(
-    asked: str | os.PathLike[str] | RawRows, index_to: str | os.PathLike[str] | None, *, checksums: bool
+    asked: str | os.PathLike[str] | RawRows,
+    index_to: str | os.PathLike[str] | None,
+    client: Client | None,
+    *,
+    checksums: bool,
 ) -> tuple[Beside, list[Asked]]:
     """Where the shards and their tables are, and which shards."""
     given = asked if isinstance(asked, RawRows) else None
     url = os.fspath(asked.files if isinstance(asked, RawRows) else asked)
+    if place_of(url).scheme != "file":
+        return _in_a_bucket(url, index_to, client)
     folder, names = matched(url) if given is not None or is_pattern(url) else (url, None)
     shards = Folder(place_of(folder).path)
-    tables = shards if index_to is None else store_at(index_to, make=True)
+    tables = shards if index_to is None else store_at(index_to, make=True, client=client)
     if names is not None:
         return Beside(shards, tables, given), list(map(Asked, names))
     listed = [found.name for found in shards.listed()]
@@ -103,6 +117,19 @@ def _shards_of(
     for name in listed:
         refuse_packed(name)
     raise ConfigError(f"{url} has no tar files in it, nor an {INDEX} of MosaicML's or LitData's")
+
+
+def _in_a_bucket(
+    url: str, index_to: str | os.PathLike[str] | None, client: Client | None
+) -> tuple[Beside, list[Asked]]:
+    if is_pattern(url):
+        raise ConfigError(f"{url}: of a bucket, all tar files of a folder become a set: name the folder")
+    shards: Any = store_at(url, client=client)
+    tables = shards if index_to is None else store_at(index_to, make=True, client=client)
+    tars = [found.name for found in shards.listed() if found.name.endswith(".tar")]
+    if not tars:
+        raise ConfigError(f"{url} has no tar files in it")
+    return Beside(shards, tables), list(map(Asked, tars))
 
 
 def _lines(place: Beside, asked: Sequence[Asked], workers: int) -> Iterator[Shard]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from itertools import repeat
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
@@ -18,6 +18,9 @@ from swift_loader.shards.opening import describe, newest_generation, read_catalo
 from swift_loader.shards.sets import is_pattern, open_set
 from swift_loader.shards.store import Store, store_at
 from swift_loader.shards.table import ABSENT, FOOTER_NBYTES, MEMBER, Table
+
+if TYPE_CHECKING:
+    from swift_loader.stores.client import Client
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,14 +54,16 @@ def verify(
     *,
     index: object = None,
     share: float = 1.0,
+    client: Client | None = None,
 ) -> list[Damage]:
     """All damage of a set; nothing where each byte is as it was written.
 
     Args:
-        where: The set's folder, or a pattern of shards that have tables.
+        where: The set's folder, its address or its `Store`, or a pattern of shards that have tables.
         generation: Which generation; by default the newest.
         progress: Called with a `Verified` after each shard.
         index: The folder of the catalog and the tables, where they are not beside the shards.
+        client: Which server an address is of, and who is let in (`make_client`); else the environment says.
         share: Below 1, so many of the samples of each shard, chosen by chance, and no byte between them.
 
     Raises:
@@ -67,7 +72,7 @@ def verify(
     """
     if not 0 < share <= 1:
         raise ConfigError(f"share is above 0 and at most 1, not {share!r}")
-    opened, found = _opened(where, generation, index)
+    opened, found = _opened(where, generation, index, client)
     if opened is None:
         return found
     looking = _Looking(opened.shards, opened.tables, share)
@@ -90,12 +95,14 @@ class _Opened(NamedTuple):
     catalog: Catalog
 
 
-def _opened(where: object, generation: int | None, index: object) -> tuple[_Opened | None, list[Damage]]:
+def _opened(
+    where: object, generation: int | None, index: object, client: Client | None
+) -> tuple[_Opened | None, list[Damage]]:
     if isinstance(where, str) and is_pattern(where):
         there = open_set(where, generation, None if index is None else str(index))
         return _Opened(there.shards, there.tables, there.catalog), []
-    store = store_at(where)
-    tables = store if index is None else store_at(index)
+    store: Store = where if isinstance(where, Store) else store_at(where, client=client)
+    tables = store if index is None else store_at(index, client=client)
     catalog, found = _catalog(tables, generation)
     return None if catalog is None else _Opened(store, tables, catalog), found
 

@@ -51,6 +51,8 @@ ENDS = {
     ("reuse/shared.py", "recv_fds"): "its socket has a timeout",
     ("testing/faulty.py", "sleep"): "it is the fault: the loader under test ends it",
     ("stores/credentials.py", "opens a file"): "a file in memory of a process of ours, by /proc",
+    ("shards/transfer.py", "with ThreadPoolExecutor"): "a copy of files, or requests that have their own time",
+    ("shards/transfer.py", "result"): "of such a thread",
     ("shards/epochs.py", "opens a file"): "a file in memory of a process of ours, by /proc",
     ("stores/obstore.py", "opens a file"): "a file of certificates that the user has named, in a process of its own",
     ("net/link.py", "recv_into"): "never waits: its timeout is 0",
