@@ -57,7 +57,7 @@ class Played:
         self.inbox: list[Order] = []
         self.has_told = False
         self.book = Book(number, self, self)
-        self.book.takes_orders = True
+        self.book.opens()
         self._rung = rung
 
     def ring(self) -> None:

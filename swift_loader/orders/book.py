@@ -1,7 +1,7 @@
 """The account of one worker's orders: what it is to make, which slots it knows, and how fast it is. Pure.
 
-All of it is read and written under the exchange's lock, by whichever thread is inside; but `takes_orders` is written by
-the telecom thread that serves the line, and the cell by the worker.
+All of it is read and written under the exchange's lock, by whichever thread is inside; but whether orders are taken is
+said by the telecom thread that serves the line, and the cell is written by the worker.
 """
 
 from __future__ import annotations
@@ -41,9 +41,6 @@ class Progress(Protocol):
 class Book:
     """One worker's, and that of those who follow it."""
 
-    takes_orders = False
-    """The worker has built its dataset, and nobody has ended it. Who reads this may be a moment late: what is ordered
-    of one that has just died is made again."""
     hungry = False
     """It could have taken an order and got none. Written by `Hunger`."""
     lacks_slot = False
@@ -63,6 +60,8 @@ class Book:
         """So many workers make what is ordered here."""
         self.cell = cell
         self.bell = bell
+        self.serving: set[int] = set()
+        """The numbers of those that take orders: one set for all books of a pool."""
         self.outstanding: dict[int, Order] = {}
         """Orders that were not answered yet, oldest first."""
         self._begin()
@@ -80,6 +79,22 @@ class Book:
         """So many of the samples that are left out the worker was told of."""
         self.specs: dict[int, BatchSpec] = {}
         """Layouts, by the numbers that the worker has given them."""
+
+    @property
+    def takes_orders(self) -> bool:
+        """Whether the worker has built its dataset, and nobody has ended it.
+
+        Who asks may be a moment late: what is ordered of one that has just died is made again.
+        """
+        return self.number in self.serving
+
+    def opens(self) -> None:
+        """The worker takes orders from now on. Said, as the next, by the thread that serves the line; takes no lock."""
+        self.serving.add(self.number)
+
+    def shuts(self) -> None:
+        """It takes none any more."""
+        self.serving.discard(self.number)
 
     def close_account(self) -> None:
         """The worker is gone, and what it had in hand was seen to: the next one knows nothing."""

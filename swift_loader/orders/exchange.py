@@ -47,6 +47,9 @@ class Exchange:
         self.ready = Ready()
         self._recipe = recipe
         self._books = books
+        self._serving: set[int] = set()
+        for book in books:
+            book.serving = self._serving
         self._slot_words = slot_words
         self._lock = threading.RLock()  # reentrant for `is_entered`, and for a signal handler that looks at statistics
         self._ledger = Ledger(memory_budget, most_slots)
@@ -226,8 +229,8 @@ class Exchange:
                 self._offer_slots()
 
     def others_serve(self, book: Book) -> bool:
-        """Whether there is a worker that takes orders, beside this one."""
-        return any(other.takes_orders for other in self._books if other is not book)
+        """Whether there is a worker that takes orders, beside this one. Looks at no other: each death asks."""
+        return len(self._serving) > (book.number in self._serving)
 
     def close(self) -> None:
         """Lets go of the slots; batches that are still held keep their memory. Called by who puts the lights out."""

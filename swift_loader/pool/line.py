@@ -65,7 +65,7 @@ class Line:
         """A worker was started for this line."""
         self.process, self.channel = process, channel
         self.refused = 0
-        self.book.takes_orders = False
+        self.book.shuts()
         self.policy.happened(Event.LAUNCHED)
         self.inquiry.begin()
         self.killed_for = ""
@@ -75,11 +75,13 @@ class Line:
     def greet(self) -> None:
         """The worker has built its dataset."""
         self.policy.happened(Event.GREETED)
-        self.book.takes_orders = self.policy.state is State.SERVING  # not if it was killed meanwhile
+        if self.policy.state is State.SERVING:  # not if it was killed meanwhile
+            self.book.opens()
 
     def takes_leave(self) -> None:
         """The worker has said that it leaves: it is asked for nothing more."""
-        self.book.takes_orders, self.is_leaving = False, True
+        self.book.shuts()
+        self.is_leaving = True
         self.policy.happened(Event.LEAVES)
 
     def died(self, how: str) -> None:
@@ -102,7 +104,7 @@ class Line:
             self.inquiry.read()
             self.process.close()
         self.channel = self.process = None
-        self.book.takes_orders = False
+        self.book.shuts()
 
     @property
     def has_finished_one(self) -> bool:
@@ -137,7 +139,7 @@ class Line:
     def _kill(self, why: str) -> None:
         assert self.process is not None
         self.killed_for = why
-        self.book.takes_orders = False
+        self.book.shuts()
         self.process.kill()
 
     def where_it_stands(self) -> str:

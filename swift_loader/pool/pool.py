@@ -11,6 +11,7 @@ from time import monotonic
 from typing import TYPE_CHECKING
 
 from swift_loader.errors import LoaderClosed, WorkerStartFailed
+from swift_loader.host.limits import begin
 from swift_loader.orders.exchange import Exchange
 from swift_loader.orders.tickets import Delivery, Failed
 from swift_loader.pool import failures
@@ -66,7 +67,7 @@ class Pool:
         self._telecoms = [
             Telecom(name.format("telecom", i), call, self._supervisor, starter, lights) for i, call in enumerate(calls)
         ]
-        self._threads: list[Starter | Telecom] = [starter, *self._telecoms]
+        self._servants: list[Starter | Telecom] = [starter, *self._telecoms]
         self._telecoms[0].listen_to(self._exchange.returns.bell)
         self.view = View(self._lines, self._exchange, self._launcher.control_fd)
 
@@ -103,10 +104,10 @@ class Pool:
         self._lights.comes()
         try:
             self._launcher.open()
-            for thread in self._threads:
+            for servant in self._servants:
                 self._lights.comes()
                 try:
-                    thread.start()
+                    begin(servant.thread)
                 except WorkerStartFailed:  # after Ctrl-C it may run all the same, and says itself when it leaves
                     self._lights.leaves()
                     raise
@@ -212,8 +213,8 @@ class Pool:
         # Wakes who waits in `take` or `open`: after a long signal handler Python 3.11 forgets the deadline of a wait.
         self._exchange.ready.fail(LoaderClosed(_CLOSED_MEANWHILE))
         self._supervisor.news.put(None)
-        for thread in self._threads:
-            thread.ring()
+        for servant in self._servants:
+            servant.ring()
 
     def close(self) -> None:
         """Ends the workers and the threads; may be called twice.
@@ -225,8 +226,9 @@ class Pool:
         if self._exchange.is_entered():
             return
         deadline = monotonic() + _JOIN_TIMEOUT_S
-        for thread in self._threads:
-            thread.join(max(0.0, deadline - monotonic()))
+        for servant in self._servants:
+            if servant.thread.is_alive():  # perhaps it never began
+                servant.thread.join(max(0.0, deadline - monotonic()))
         self._lights.go_out()
 
     def _put_out(self) -> None:
@@ -235,4 +237,4 @@ class Pool:
             telecom.see_off()
         self._launcher.close()
         self._exchange.close()
-        self._telecoms, self._threads = [], []
+        self._telecoms, self._servants = [], []

@@ -14,7 +14,7 @@ from queue import SimpleQueue
 from typing import TYPE_CHECKING
 
 from swift_loader.errors import WorkerStartFailed
-from swift_loader.host.limits import begin, file_sizes_told
+from swift_loader.host.limits import file_sizes_told
 from swift_loader.orders.book import Book
 from swift_loader.pool.line import Line
 from swift_loader.travel.heritage import Heritage
@@ -129,11 +129,8 @@ class Starter:
         self._supervisor = supervisor
         self._lights = lights
         self._wanted: SimpleQueue[tuple[Line, Told] | None] = SimpleQueue()
-        self._thread = threading.Thread(target=self._run, name=name, daemon=True)
-
-    def start(self) -> None:
-        """Begins to start workers; counts as serving until the thread ends."""
-        begin(self._thread)
+        self.thread = threading.Thread(target=self._run, name=name, daemon=True)
+        """Begun and waited for by the pool; counts as serving until it ends."""
 
     def want(self, line: Line, told: Told) -> None:
         """A worker for ``line`` is to be started, of which is told then. Called by the thread that serves the line."""
@@ -142,12 +139,6 @@ class Starter:
     def ring(self) -> None:
         """All is about to end. Called by whoever closes, in a signal handler too; takes no lock."""
         self._wanted.put(None)
-
-    def join(self, timeout_s: float) -> bool:
-        """Waits for the thread's end; says whether it came."""
-        if self._thread.is_alive():
-            self._thread.join(timeout_s)
-        return not self._thread.is_alive()
 
     def _run(self) -> None:
         try:

@@ -13,7 +13,6 @@ from collections import deque
 from time import monotonic, perf_counter_ns
 from typing import TYPE_CHECKING
 
-from swift_loader.host.limits import begin
 from swift_loader.wire.messages import Garbled
 
 if TYPE_CHECKING:
@@ -63,11 +62,8 @@ class Telecom:
         self._spoke: set[int | None] = set()
         """Lines whose workers have said something, and may want orders."""
         self._ticked_s = 0.0
-        self._thread = threading.Thread(target=self._run, name=name, daemon=True)
-
-    def start(self) -> None:
-        """Begins to serve; counts as serving until the thread ends."""
-        begin(self._thread)
+        self.thread = threading.Thread(target=self._run, name=name, daemon=True)
+        """Begun and waited for by the pool; counts as serving until it ends."""
 
     def take_on(self, line: Line) -> None:
         """From now on this thread serves ``line``, and has a worker started for it. Called by who opens the pool."""
@@ -89,15 +85,9 @@ class Telecom:
         self._homecoming = homecoming
         self._poll.register(homecoming.fd, select.POLLIN)
 
-    def join(self, timeout_s: float) -> bool:
-        """Waits for the thread's end; says whether it came."""
-        if self._thread.is_alive():
-            self._thread.join(timeout_s)
-        return not self._thread.is_alive()
-
     def _run(self) -> None:
         try:
-            lane = self._supervisor.onlooker.lane_of(self._thread.name)
+            lane = self._supervisor.onlooker.lane_of(self.thread.name)
             while not self._lights.closing:
                 self._ask_for_those_due()
                 self._welcome()

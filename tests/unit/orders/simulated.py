@@ -94,7 +94,7 @@ class World:
     def start(self, worker):
         """A worker has greeted."""
         worker.alive, worker.seq = True, 0
-        worker.book.takes_orders = True
+        worker.book.opens()
 
     def feed(self, worker):
         if not worker.alive:
@@ -160,7 +160,8 @@ class World:
             self.ready += self.dispatch.failed(poison, REPORT, worker.book)
         else:
             assert guilty is None or not self._is_poison(guilty.seq)
-        worker.alive = worker.book.takes_orders = False
+        worker.alive = False
+        worker.book.shuts()
         worker.inbox.clear()
         worker.mapped.clear()
 
