@@ -1,11 +1,13 @@
 """A pool without processes or threads: all is real but the workers, which are played over real channels and slots.
 
-The telecom thread is stepped by hand, so that a storm is the same each time it is drawn.
+The telecom thread is stepped by hand, so that a storm is the same each time it is drawn; after each step the books of
+the exchange are compared.
 """
 
 from __future__ import annotations
 
 import os
+from collections import Counter
 from types import SimpleNamespace
 
 import numpy as np
@@ -13,6 +15,7 @@ import numpy as np
 from swift_loader.batch.layout import BatchSpec
 from swift_loader.orders.book import Book
 from swift_loader.orders.exchange import Exchange
+from swift_loader.orders.lease import LeasedArray
 from swift_loader.orders.tickets import Full
 from swift_loader.pool.calls import Calls, LineBell
 from swift_loader.pool.lights import Lights
@@ -28,6 +31,7 @@ from swift_loader.wire.messages import Attachment, Cost, Hello, Parcel
 from swift_loader.wire.page import MAX_SLOTS, Cell
 from swift_loader.wire.recipe import Recipe
 from swift_loader.wire.slot import Slot
+from tests.unit.pool.audit import audited
 
 #: Where a worker hands something over.
 POINTS = (
@@ -229,6 +233,11 @@ class World:
             array, number = self.held.pop(self.chance.randrange(len(self.held)))
             assert set(array.tolist()) == {number}  # nobody has written into it meanwhile
 
+    def audit(self):
+        """All accounts agree."""
+        leased = Counter(array.lease.number for array, _ in self.held if isinstance(array, LeasedArray))
+        audited(self.exchange, [line.book for line in self.lines], leased)
+
     def storm(self, count):
         """Until so many batches were taken."""
         for _ in range(400 * count):
@@ -241,6 +250,7 @@ class World:
                 self.take()
             elif len(self.held) > 2:
                 self.drop()
+            self.audit()
             if len(self.taken) >= count:
                 return
         raise AssertionError(f"only {len(self.taken)} batches came")

@@ -18,6 +18,7 @@ from swift_loader.pool.policy import (
     PolicyError,
     State,
 )
+from tests.slow import examples
 
 N, W, K = Instruction.NOTHING, Instruction.WARN, Instruction.KILL
 A, B, S, C, V = State.ABSENT, State.STARTING, State.SERVING, State.CONDEMNED, State.LEAVING
@@ -166,7 +167,7 @@ def test_a_stopped_worker_is_killed_within_two_looks(starts):
     assert said == [N, K, N, N]
 
 
-@settings(max_examples=200, derandomize=True, deadline=None, database=None)
+@settings(max_examples=examples(200), derandomize=True, deadline=None, database=None)
 @given(st.lists(st.tuples(st.integers(0, 2), st.sampled_from([0.1, 0.5, 1.0]), st.booleans(), st.booleans())))
 def test_nobody_is_killed_who_moves_waits_or_has_time_left(looks):
     policy = _serving(timeout_s=3.0, warning_s=1.0)

@@ -4,6 +4,10 @@ import random
 
 import pytest
 
+from swift_loader.orders import lease
+from swift_loader.orders.dispatch import Dispatch
+from swift_loader.orders.ledger import LANDING, Holder, Ledger
+from swift_loader.orders.merge import InOrder
 from swift_loader.plan.position import Position
 from swift_loader.pool import policy
 from tests.unit.pool.faked import POINTS, World
@@ -66,6 +70,67 @@ def test_an_epoch_that_is_left_leaves_nothing_behind_in_the_next(point):
         finally:
             world.close()
     assert deaths > 3
+
+
+def _keeps_what_the_dead_had(monkeypatch):
+    monkeypatch.setattr(Ledger, "given_back", lambda _ledger, _slot: None)
+
+
+def _keeps_what_is_void(monkeypatch):
+    monkeypatch.setattr(Ledger, "thrown_away", lambda _ledger, _slot: None)
+
+
+def _frees_it_twice(monkeypatch):
+    set_free = Ledger._set_free
+    monkeypatch.setattr(
+        Ledger, "_set_free", lambda ledger, slot, entry: (set_free(ledger, slot, entry), ledger._free.append(slot))
+    )
+
+
+def _forgets_a_lease(monkeypatch):
+    monkeypatch.setattr(lease, "LANDING", LANDING - 1)
+
+
+def _counts_no_bytes(monkeypatch):
+    monkeypatch.setattr(Ledger, "filled", lambda ledger, slot, _: ledger._moved(slot, Holder.WORKER, Holder.POOL))
+
+
+def _counts_orders_of_the_dead(monkeypatch):
+    died = Dispatch.died
+
+    def dies(dispatch, book, death):
+        dispatch.stock.ordered_count += len(book.outstanding)
+        return died(dispatch, book, death)
+
+    monkeypatch.setattr(Dispatch, "died", dies)
+
+
+def _counts_what_was_void_as_unmerged(monkeypatch):
+    restart = InOrder.restart
+    monkeypatch.setattr(InOrder, "restart", lambda merge, seq: restart(merge, seq) and [])
+
+
+def _stormed_through_restarts(world):
+    for turn in range(8):
+        world.storm(6)
+        world.exchange.restart(Position(turn, 2))
+        world.audit()
+        world.calls.ring()
+
+
+PLANTS = [_keeps_what_the_dead_had, _keeps_what_is_void, _frees_it_twice, _forgets_a_lease, _counts_no_bytes,
+          _counts_orders_of_the_dead, _counts_what_was_void_as_unmerged]  # fmt: skip
+
+
+@pytest.mark.parametrize("plant", PLANTS)
+def test_a_fault_in_the_accounts_is_found(plant, monkeypatch):
+    plant(monkeypatch)
+    world = World(random.Random(1), point="before parcel", often=0.2)
+    try:
+        with pytest.raises(AssertionError):
+            _stormed_through_restarts(world)
+    finally:
+        world.close()
 
 
 def test_without_deaths_the_same_drive_gives_the_same_stream():
