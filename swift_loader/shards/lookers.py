@@ -9,7 +9,6 @@ from __future__ import annotations
 import contextlib
 import json
 import os
-import signal
 import subprocess
 import sys
 from collections.abc import Iterator, Sequence
@@ -73,6 +72,7 @@ class _Looker:
         self._process = subprocess.Popen(
             [sys.executable, "-m", "swift_loader.shards.lookers"],
             stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env={**os.environ, "PYTHONPATH": path},
+            process_group=0,  # a Ctrl-C at the terminal is not for it: whoever asks is interrupted, and ends this
         )  # fmt: skip
         layout = None if place.layout is None else place.layout.told()
         self._said = json.dumps([place.shards.where, place.tables.where, layout]) + "\n"
@@ -149,5 +149,4 @@ def _layout_of(told: dict[str, Any] | None) -> Layout | RawRows | None:
 
 
 if __name__ == "__main__":
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # whoever asks is interrupted too, and ends this
     _look(sys.stdin, sys.stdout)
