@@ -20,6 +20,7 @@ from tests import warm
 from tests.fault_proxy import FaultProxy
 from tests.leak_check import TEMP_PREFIX, Residue, leaks_since
 from tests.s3_server import S3Server, binary
+from tests.slow import examples
 
 # Two cores: a pool of threads in every process of a test would only wait for the others. Before torch is imported.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
@@ -29,7 +30,12 @@ os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 
 # Examples are the same in each run, and none is too slow: how long they take is the machine's business.
 settings.register_profile(
-    "tests", deadline=None, derandomize=True, database=None, suppress_health_check=[HealthCheck.too_slow]
+    "tests",
+    max_examples=examples(100),
+    deadline=None,
+    derandomize=True,
+    database=None,
+    suppress_health_check=[HealthCheck.too_slow],
 )
 settings.load_profile("tests")
 
@@ -61,8 +67,8 @@ def pytest_collection_finish(session: pytest.Session) -> None:
 
 
 def pytest_xdist_auto_num_workers() -> int:
-    """Half as many processes again as there are cores, since most tests wait for something."""
-    return len(os.sched_getaffinity(0)) * 3 // 2
+    """Twice as many processes as there are cores, since most tests wait for something."""
+    return len(os.sched_getaffinity(0)) * 2
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -10,7 +10,7 @@ from shlex import quote
 
 import pytest
 
-from tests.watching import ROOT
+from tests.watching import ROOT, warm_python
 
 #: A folder that every Linux has for this, and that nothing of ours is in.
 _STAGE = Path("/mnt")
@@ -35,19 +35,8 @@ def run_apart(script: str, mounts: str = "true", seal: str = "true", **env: str)
         mounts,
         *(f"mkdir -p {quote(str(tree))} && mount --bind {_STAGE}/{n} {quote(str(tree))}" for n, tree in trees.items()),
         seal,
-        'cd / && exec "$0" -c "$1"',
     ]
-    ended = subprocess.run(
-        ["unshare", "-m", "sh", "-c", " && ".join(command), sys.executable, script],
-        env={**os.environ, "PYTHONPATH": str(ROOT), **env},
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=100,
-    )
-    assert ended.returncode == 0, ended.stdout + ended.stderr
-    assert ended.stderr == ""
-    return ended.stdout
+    return warm_python("-c", script, folder=Path("/"), mounts=" && ".join(command), **env)
 
 
 def _closed_above(tree: Path) -> str:

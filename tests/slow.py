@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterable
 from typing import Any
 
@@ -20,3 +21,8 @@ def slow_but(rows: Iterable[Any], runs: Callable[[Any], bool]) -> list[Any]:
 
 #: For a test that is about every start method: each of them is a way of its own, and one of them shows the row.
 start_methods = pytest.mark.parametrize("method", ["forkserver", slow("spawn"), slow("fork")])
+
+
+def examples(count: int) -> int:
+    """So many examples of a property where there is time (.ci/run), and a third of them each time."""
+    return count if os.environ.get("SWIFT_TESTS_EXAMPLES") == "all" else -(-count // 3)

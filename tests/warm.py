@@ -2,10 +2,14 @@
 
 A start and torch take most of a second of a core; the fork takes milliseconds. What runs is the script's own process,
 with its own environment, folder and output, and it ends as an interpreter ends. Only what is outside of the project has
-been imported. Not for tests of what a start or an end is like, nor of what an environment says to one (PYTHON*).
+been imported. Not for tests of what a start or an end is like, nor of what an environment says to one (PYTHON*, but for
+PYTHONWARNINGS, which is heard).
 
-    with Script(folder, path, words, env) as script:
+    with Script(folder, (str(path), *words), env) as script:
         out, err = script.communicate(timeout=100)
+
+Words may begin with ``-m`` or ``-c``, as Python's own. With ``mounts``, shell commands, the script has a mount
+namespace of its own, in which these have run.
 
 Imports nothing of the tests, since scripts are to find it as it is without them.
 """
@@ -14,6 +18,8 @@ from __future__ import annotations
 
 import builtins
 import contextlib
+import ctypes
+import importlib.util
 import json
 import os
 import random
@@ -23,13 +29,16 @@ import socket
 import subprocess
 import sys
 import tempfile
+import time
 import types
-from importlib.machinery import SourceFileLoader
+import warnings
+from importlib.machinery import BuiltinImporter, SourceFileLoader
 from pathlib import Path
 from typing import Any, Self
 
 ROOT = Path(__file__).resolve().parent.parent
 _MOST_NBYTES = 1 << 17
+_CLONE_NEWNS = 0x00020000
 
 
 class _Server:
@@ -51,6 +60,8 @@ class _Server:
 
     def fork(self, asked: dict[str, Any], fds: list[int]) -> tuple[int, int]:
         """Has a script run; gives back its pid and a pidfd."""
+        if self._process is not None and self._process.poll() is not None:  # a test has killed it: there is another
+            self.end()
         if self._socket is None:
             self._begin()
         assert self._socket is not None
@@ -87,9 +98,10 @@ server = _Server()
 class Script:
     """A script that runs in a fork of the warm interpreter; as `subprocess.Popen`, as far as tests ask for it."""
 
-    def __init__(self, folder: Path, path: Path, words: tuple[str, ...], env: dict[str, str]) -> None:
+    def __init__(self, folder: Path, words: tuple[str, ...], env: dict[str, str], mounts: str = "") -> None:
         self.returncode: int | None = None
-        asked = {"path": str(path), "words": words, "folder": str(folder), "env": env}
+        self._read_nbytes = 0
+        asked = {"words": words, "folder": str(folder), "env": env, "mounts": mounts}
         with contextlib.ExitStack() as stack:
             # Files, not pipes: nobody has to read them meanwhile.
             self._out, self._err = (stack.enter_context(tempfile.TemporaryFile("w+")) for _ in range(2))
@@ -111,8 +123,7 @@ class Script:
 
     def kill(self) -> None:
         """As `subprocess.Popen.kill`."""
-        if self.returncode is None:
-            signal.pidfd_send_signal(self._pidfd, signal.SIGKILL)
+        self.send_signal(signal.SIGKILL)
 
     def wait(self, timeout: float) -> int:
         """As `subprocess.Popen.wait`."""
@@ -122,8 +133,27 @@ class Script:
             self.returncode = int(os.read(self._status, 16))
         return self.returncode
 
+    def readline(self, timeout: float = 60.0) -> str:
+        """The next line that it prints, as soon as that is there; nothing where it has ended before."""
+        deadline = time.monotonic() + timeout
+        while True:
+            has_ended = self.returncode is not None or bool(select.select([self._status], [], [], 0)[0])
+            # Not by the file object: the place in the file is the script's, which writes there.
+            line, end, _ = os.pread(self._out.fileno(), _MOST_NBYTES, self._read_nbytes).partition(b"\n")
+            if end or has_ended:
+                self._read_nbytes += len(line) + len(end)
+                return (line + end).decode()
+            if time.monotonic() > deadline:
+                raise subprocess.TimeoutExpired(f"script {self.pid}", timeout)
+            time.sleep(0.002)
+
+    def send_signal(self, number: int) -> None:
+        """As `subprocess.Popen.send_signal`."""
+        if self.returncode is None:
+            signal.pidfd_send_signal(self._pidfd, number)
+
     def communicate(self, timeout: float) -> tuple[str, str]:
-        """As `subprocess.Popen.communicate`."""
+        """As `subprocess.Popen.communicate`; what was read line by line is there too."""
         self.wait(timeout)
         found = []
         for file in (self._out, self._err):
@@ -167,21 +197,59 @@ def _become(asked: dict[str, Any], fds: list[int]) -> types.CodeType:
         os.dup2(fd, number)
     for fd in fds:
         os.close(fd)
-    path = asked["path"]
     os.environ.clear()
     os.environ.update(asked["env"])
+    if asked["mounts"]:
+        _mount(asked["mounts"])
     os.chdir(asked["folder"])
-    sys.argv[:] = [path, *asked["words"]]
-    sys.orig_argv[:] = [sys.executable, *sys.argv]
-    sys.path[0] = str(Path(path).parent)
-    sys.path_importer_cache.clear()
+    tempfile.tempdir = None
     random.seed()
     sys.modules["numpy"].random.seed()
+    sys.warnoptions[:] = filter(None, os.environ.get("PYTHONWARNINGS", "").split(","))
+    warnings._processoptions(sys.warnoptions)  # type: ignore[attr-defined] # as a start does it
+    sys.orig_argv[:] = [sys.executable, *asked["words"]]
     main = types.ModuleType("__main__")
+    code = _read(asked["words"], main)
+    sys.path_importer_cache.clear()
+    sys.modules["__main__"] = main
+    return code
+
+
+def _mount(commands: str) -> None:
+    """Nobody else sees what these mount."""
+    if ctypes.CDLL(None, use_errno=True).unshare(_CLONE_NEWNS) != 0:
+        raise OSError(ctypes.get_errno(), "unshare")
+    alone = "mount --make-rprivate /"
+    subprocess.run(["/bin/sh", "-c", f"{alone} && {commands}"], check=True, timeout=60)
+
+
+def _read(words: list[str], main: types.ModuleType) -> types.CodeType:
+    """What is to run; ``main`` and the paths are told of it as Python tells them."""
+    if words[0] == "-m":
+        sys.path[0] = str(Path.cwd())
+        spec = importlib.util.find_spec(words[1])
+        assert spec is not None
+        loader = spec.loader
+        assert isinstance(loader, SourceFileLoader)
+        main.__dict__.update(
+            __builtins__=builtins, __file__=spec.origin, __cached__=spec.cached, __spec__=spec, __loader__=loader,
+            __package__=spec.parent,
+        )  # fmt: skip
+        sys.argv[:] = [str(spec.origin), *words[2:]]
+        code = loader.get_code(words[1])
+        assert code is not None
+        return code
+    if words[0] == "-c":
+        sys.path[0] = ""
+        main.__dict__.update(__builtins__=builtins, __loader__=BuiltinImporter)
+        sys.argv[:] = ["-c", *words[2:]]
+        return compile(words[1], "<string>", "exec")
+    path = str(Path(words[0]).absolute())
+    sys.path[0] = str(Path(path).parent)
     main.__dict__.update(
         __builtins__=builtins, __file__=path, __cached__=None, __loader__=SourceFileLoader("__main__", path)
     )
-    sys.modules["__main__"] = main
+    sys.argv[:] = words
     return compile(Path(path).read_text(encoding="utf-8"), path, "exec")
 
 

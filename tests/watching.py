@@ -123,9 +123,8 @@ def begin_script(folder: Path, text: str, *words: str, name: str = "script.py", 
 
 def begin_warm(folder: Path, text: str, *words: str, name: str = "script.py", **env: str) -> warm.Script:
     """The same, for a script whose own start and end is not what is tested: in a fork of one that has torch."""
-    assert not [key for key in env if key.startswith("PYTHON")], "that is for an interpreter that starts"
     path = _written(folder, name, text)
-    return warm.Script(folder, path, words, {**os.environ, **_ENV_OF_SCRIPTS, **env})
+    return _warm(folder, (str(path), *words), env)
 
 
 def run_script(folder: Path, text: str, *words: str, timeout_s: float = 100.0, **env: str) -> str:
@@ -138,8 +137,17 @@ def run_warm(folder: Path, text: str, *words: str, timeout_s: float = 100.0, **e
     return _ended_well(begin_warm(folder, text, *words, **env), timeout_s)
 
 
+def warm_python(*words: str, folder: Path = ROOT, mounts: str = "", timeout_s: float = 100.0, **env: str) -> str:
+    """What a Python prints that is asked for as in a shell (``-m``, ``-c``): a fork of one that has torch.
+
+    With ``mounts``, shell commands, in a mount namespace of its own, after these. It must end well and say nothing on
+    standard error.
+    """
+    return _ended_well(_warm(folder, words, env, mounts), timeout_s)
+
+
 def told_by(*words: str, **env: str) -> Iterator[dict[str, Any]]:
-    """What a Python that is started with ``words`` prints, a line of JSON at a time.
+    """What a Python that is started with ``words`` prints, a line of JSON at a time, while it runs.
 
     It is killed when no more is read, or ends well.
     """
@@ -152,6 +160,17 @@ def told_by(*words: str, **env: str) -> Iterator[dict[str, Any]]:
         finally:
             process.kill()
     assert process.returncode in (0, -9)
+
+
+def begin_python(*words: str, folder: Path = ROOT, **env: str) -> warm.Script:
+    """The same, without waiting for its end."""
+    return _warm(folder, words, env)
+
+
+def _warm(folder: Path, words: tuple[str, ...], env: dict[str, str], mounts: str = "") -> warm.Script:
+    odd = [key for key in env if key.startswith("PYTHON") and key != "PYTHONWARNINGS"]
+    assert not odd, "that is for an interpreter that starts"
+    return warm.Script(folder, words, {**os.environ, **_ENV_OF_SCRIPTS, **env}, mounts)
 
 
 def _written(folder: Path, name: str, text: str) -> Path:

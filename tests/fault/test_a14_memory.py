@@ -14,6 +14,7 @@ from tests.deadly_datasets import Leaks
 from tests.fault.oracle import World
 from tests.fault.worlds import in_some_worlds
 from tests.loaders import started
+from tests.slow import slow
 from tests.watching import begin_script, until, workers
 
 MB = 1 << 20
@@ -40,7 +41,7 @@ if __name__ == '__main__':
 """
 
 
-@pytest.mark.parametrize("times", [1, 99])
+@pytest.mark.parametrize("times", [slow(1), 99])
 def test_a14_the_kernel_kills_a_worker_and_not_the_trainer_and_that_is_told(times: int, tmp_path: Path):
     (notes := tmp_path / "notes").mkdir()
     with memory_group("a14") as group:

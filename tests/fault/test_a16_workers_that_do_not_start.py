@@ -22,7 +22,7 @@ from tests.fault.unhurried import BuiltLate
 from tests.fault.worlds import in_some_worlds
 from tests.loaders import made, started
 from tests.slow import slow, start_methods
-from tests.watching import flat, run_script, until, workers
+from tests.watching import flat, run_warm, until, workers
 
 
 @in_some_worlds
@@ -95,7 +95,7 @@ def test_a16_so_is_a_module_that_cannot_be_imported_in_a_worker(tmp_path: Path):
         "class Here(Numbers):\n"
         "    pass\n"
     )
-    out = run_script(
+    out = run_warm(
         tmp_path,
         "from swift_loader import SwiftLoader, WorkerStartFailed\n"
         "from only_here import Here\n"
@@ -172,7 +172,7 @@ def test_a17_so_is_one_whose_module_takes_long_to_import(method: str, tmp_path: 
         "class Heavy(Numbers):\n"
         "    pass\n"
     )
-    out = run_script(
+    out = run_warm(
         tmp_path,
         "import sys, warnings\n"
         "from swift_loader import SwiftLoader\n"

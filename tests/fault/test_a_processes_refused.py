@@ -12,7 +12,7 @@ import pytest
 
 from tests.fault.oracle import World, differences, faultless, record, traced
 from tests.other_users import run_apart
-from tests.watching import is_gone, living, run_script, until, workers
+from tests.watching import is_gone, living, run_warm, until, workers
 
 AT_START = """
 import json, os, resource, sys, time
@@ -145,4 +145,4 @@ print(differences(found, faultless()), until(lambda: not orphans.children(), "th
 
 def test_a21_a_trainer_that_inherits_orphans_buries_them(tmp_path: Path):
     """As the first process of a container does: workers whose fork server was killed become its own children."""
-    assert run_script(tmp_path, FOSTERS) == "[] True\n"
+    assert run_warm(tmp_path, FOSTERS) == "[] True\n"

@@ -13,7 +13,8 @@ from swift_loader import PoisonedTicket
 from tests.datasets import Deadly, Hangs, Numbers, Records, calls
 from tests.deadly_datasets import Looping
 from tests.loaders import started, stream
-from tests.watching import flat, plain, until, workers
+from tests.slow import slow
+from tests.watching import begin_warm, flat, plain, until, workers
 
 METHODS = ["forkserver", "spawn", "fork"]
 
@@ -36,8 +37,11 @@ def test_a9_a_stopped_worker_is_replaced_and_nothing_is_lost(method: str):
     assert took_s < 20  # to reach: 2 s
 
 
-@pytest.mark.parametrize("dataset", [Hangs, Looping])
-@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize(
+    ("dataset", "method"),
+    [(Hangs, "forkserver"), (Looping, "spawn"), (Hangs, "fork"), slow(Looping, "forkserver"), slow(Hangs, "spawn"),
+     slow(Looping, "fork")],
+)  # fmt: skip
 def test_a11_a12_one_that_hangs_is_told_with_its_stack_then_killed_and_its_sample_made_again(
     dataset: type, method: str, tmp_path
 ):
@@ -94,8 +98,6 @@ def test_a9_a_worker_that_waits_for_orders_may_be_stopped_for_as_long_as_one_lik
 
 
 def test_a9_stopping_the_whole_job_and_letting_it_go_on_kills_nobody(tmp_path):
-    from tests.watching import begin_script
-
     text = (
         "import sys, time\n"
         "from swift_loader import SwiftLoader\n"
@@ -106,9 +108,8 @@ def test_a9_stopping_the_whole_job_and_letting_it_go_on_kills_nobody(tmp_path):
         "        print('batch', flush=True)\n"
         "    print(int(loader.statistics()['batches']))\n"
     )
-    with begin_script(tmp_path, text) as process:
-        assert process.stdout is not None
-        process.stdout.readline()
+    with begin_warm(tmp_path, text) as process:
+        process.readline()
         family = [process.pid, *(worker.pid for worker in until(lambda: workers(process.pid)))]
         for pid in family:
             os.kill(pid, signal.SIGSTOP)

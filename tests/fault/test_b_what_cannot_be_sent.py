@@ -15,7 +15,7 @@ from tests.fault.oracle import World, differences, faultless, record
 from tests.fault.unsendable import CASES, SENT, WIDTH, HasOne, Holds, InArrays, OneIsLarge, OpensOne, as_they_are
 from tests.fault.worlds import in_some_worlds
 from tests.loaders import started
-from tests.watching import begin_script, until, workers
+from tests.watching import begin_warm, until, workers
 
 # B3 -----------------------------------------------------------------------------------------------------------------
 
@@ -130,7 +130,7 @@ if __name__ == "__main__":
 
 def test_b4_what_ends_the_trainer_when_it_is_loaded_there_ends_it_as_it_says_and_no_worker_stays(tmp_path):
     # Loading runs the user's code in the user's own process: it may end that, but not leave workers behind.
-    with begin_script(tmp_path, EXITS, str(tmp_path)) as process:
+    with begin_warm(tmp_path, EXITS, str(tmp_path)) as process:
         try:
             out, _ = process.communicate(timeout=100)
         except subprocess.TimeoutExpired:

@@ -5,6 +5,7 @@ A hundred times: ``-m soak``.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from typing import Any
 
@@ -12,7 +13,8 @@ import pytest
 
 from tests.fault.soaked import Soak
 from tests.gloo_ranks import run_ranks
-from tests.watching import told_by
+from tests.slow import slow
+from tests.watching import told_by, warm_python
 
 TRAINERS = """
 import json, os, random, signal, sys, tempfile, time
@@ -72,9 +74,11 @@ def has_its_checkpoint(one: dict[str, Any]) -> bool:
     return bool(one["code"] == 0 and one["exact"] and one["more"] == 8 and one["step"] == one["taken"])
 
 
-def test_c6_a_terminated_group_still_gets_its_batches_and_its_checkpoint():
-    told = list(trainers(seed=1, count=6))
-    assert len(told) == 6
+@pytest.mark.parametrize("count", [3, slow(6)])
+def test_c6_a_terminated_group_still_gets_its_batches_and_its_checkpoint(count: int):
+    said = warm_python("-c", TRAINERS, "1", str(count))
+    told = list(map(json.loads, said.splitlines()))
+    assert len(told) == count
     assert not [one for one in told if not has_its_checkpoint(one)]
 
 

@@ -5,6 +5,7 @@ The trainers are forked in a nursery (tests/fault/interrupted.py), which draws t
 
 from __future__ import annotations
 
+import json
 import signal
 import statistics
 from collections.abc import Iterator
@@ -14,7 +15,7 @@ import pytest
 
 from tests.fault.soaked import Soak
 from tests.slow import slow
-from tests.watching import told_by
+from tests.watching import told_by, warm_python
 
 #: Promised: 1 s. A test on a busy machine fails later.
 BOUND_S = 5.0
@@ -52,7 +53,8 @@ def check(one: dict[str, Any]) -> None:
 
 @pytest.mark.parametrize("rounds", [6, slow(12)])
 def test_c4_c5_ctrl_c_gives_one_traceback_and_ends_all_at_any_moment(rounds: int):
-    told = list(trainers("--seed", "3", "--rounds", str(rounds)))
+    said = warm_python("-m", "tests.fault.interrupted", "--seed", "3", "--rounds", str(rounds))
+    told = list(map(json.loads, said.splitlines()))
     assert len(told) == rounds
     for one in told:
         check(one)

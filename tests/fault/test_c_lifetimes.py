@@ -18,7 +18,7 @@ from tests.datasets import Numbers
 from tests.fault.soaked import Soak
 from tests.loaders import made, started
 from tests.slow import slow, start_methods
-from tests.watching import descendants, run_script, told_by, until
+from tests.watching import descendants, run_script, run_warm, told_by, until, warm_python
 
 MANY = {"count": 1 << 20}
 
@@ -155,7 +155,7 @@ if __name__ == "__main__":
 
 
 def test_c10_an_interpreter_ends_with_a_loader_open_in_any_way(tmp_path):
-    told = {case: rest for case, *rest in map(json.loads, run_script(tmp_path, AT_EXIT).splitlines())}
+    told = {case: rest for case, *rest in map(json.loads, run_warm(tmp_path, AT_EXIT).splitlines())}
     assert {case: code for case, (_, code, _) in told.items()} == {
         "held_open": 0, "daemon_iterates": 0, "handler_uses_it": 0, "in_a_circle": 0, "closed_in_del": 0, "raises": 4,
     }  # fmt: skip
@@ -178,9 +178,10 @@ def grown(taken: list[dict[str, Any]]) -> dict[str, list[int]]:
     return {kind: seen for kind in kinds if len(set(seen := [one[kind] for one in taken])) > 1}
 
 
-@pytest.mark.parametrize("count", [40, slow(200)])
+@pytest.mark.parametrize("count", [20, slow(200)])
 def test_c11_cycles_most_with_a_fault_leave_nothing(count: int):
-    taken = list(pictures(count, seed=1))
+    said = warm_python("-m", "tests.fault.cycles", str(count), "--seed", "1")
+    taken = list(map(json.loads, said.splitlines()))
     assert taken[-1]["cycles"] == count
     assert not grown(taken)
     assert grown([*taken, {**taken[-1], "descriptors": taken[-1]["descriptors"] + 1}])  # it can be seen

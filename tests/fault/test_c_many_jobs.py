@@ -17,7 +17,7 @@ from tests.fault.oracle import World, differences, faultless, record, traced
 from tests.loaders import started
 from tests.slow import slow
 from tests.traced import Traced
-from tests.watching import ROOT, begin_script, run_script, until
+from tests.watching import ROOT, begin_warm, run_warm, until
 
 EIGHT = """
 import json, os, sys, threading, time
@@ -47,7 +47,7 @@ print([os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) for pid in pids])
 
 
 def test_c12_eight_jobs_in_the_same_second_with_the_same_files_do_not_clash(tmp_path: Path):
-    assert run_script(tmp_path, EIGHT) == f"{[0] * 8}\n"
+    assert run_warm(tmp_path, EIGHT) == f"{[0] * 8}\n"
     assert sorted(path.name for path in tmp_path.iterdir()) == ["figures.jsonl", "logs", "script.py", "trace.json"]
 
 
@@ -64,9 +64,8 @@ def test_c13_a_start_after_a_crash_works_and_touches_nothing_of_others(tmp_path:
     stamps = {path: path.stat().st_mtime_ns for path in others}
     script = tmp_path / "living"
     script.mkdir()
-    with begin_script(script, LIVING, str(tmp_path / "run")) as living:
-        assert living.stdout is not None
-        assert living.stdout.readline() == "lives\n"
+    with begin_warm(script, LIVING, str(tmp_path / "run")) as living:
+        assert living.readline() == "lives\n"
         settings = {
             "logger": str(tmp_path / "run"),
             "benchmark_file": str(tmp_path / "figures.jsonl"),
@@ -76,7 +75,7 @@ def test_c13_a_start_after_a_crash_works_and_touches_nothing_of_others(tmp_path:
             assert not differences(record(loader), faultless())
         (script / "go on").touch()
         out, err = living.communicate(timeout=100)
-    assert (out, err) == ("[]\n", "")
+    assert (out, err) == ("lives\n[]\n", "")
     assert {path: path.stat().st_mtime_ns for path in others} == stamps
     assert {path.read_text(encoding="utf-8") for path in others} == {"theirs"}
     json.loads((tmp_path / "trace.json").read_text(encoding="utf-8"))
@@ -147,7 +146,7 @@ for method in ("forkserver", "spawn", "fork"):
 
 
 def test_c17_a_clock_that_jumps_by_an_hour_changes_nothing(tmp_path: Path):
-    assert run_script(tmp_path, JUMPS, PYTHONWARNINGS="error") == "[] 1\n" * 3
+    assert run_warm(tmp_path, JUMPS, PYTHONWARNINGS="error") == "[] 1\n" * 3
 
 
 @contextmanager

@@ -14,7 +14,7 @@ from swift_loader import ConfigError
 from tests.datasets import Numbers
 from tests.fault.oracle import Traced, World, delivered, differences, faultless, record, traced
 from tests.loaders import made
-from tests.watching import descendants, run_script
+from tests.watching import descendants, run_warm
 
 HERE = World("forkserver", 2, in_thread=False)
 
@@ -136,7 +136,7 @@ with started(Numbers, {"count": 400}, shuffle=False, data_queue_size=1, message_
 
 
 def test_c21_a_forked_child_that_uses_the_loader_is_told_so_and_the_parent_goes_on(tmp_path):
-    assert run_script(tmp_path, FORKS).split() == ["True"] * 4 + ["0", "True"]
+    assert run_warm(tmp_path, FORKS).split() == ["True"] * 4 + ["0", "True"]
 
 
 INHERITS = """
@@ -193,4 +193,4 @@ for name, inherit in INHERITANCES.items():
 
 def test_c23_an_odd_trainer_has_ordinary_workers_and_sees_them_die(tmp_path):
     names = ["SIGCHLD ignored", "children reaped by a handler", "signals blocked", "no standard streams"]
-    assert run_script(tmp_path, INHERITS).splitlines() == [f"{name} [[], [], []]" for name in names]
+    assert run_warm(tmp_path, INHERITS).splitlines() == [f"{name} [[], [], []]" for name in names]

@@ -13,7 +13,7 @@ import pytest
 
 from tests.fault.soaked import Soak
 from tests.slow import slow
-from tests.watching import run_script, soon_at_least_once, told_by
+from tests.watching import run_warm, soon_at_least_once, told_by, warm_python
 
 #: Promised: 0.1 s. A test on a busy machine fails at ten times that, thrice in a row.
 BOUND_S = 1.0
@@ -22,8 +22,8 @@ STATES = ("idle", "busy", "in C", "stopped")
 
 
 def nursery(*words: str, **env: str):
-    """What a nursery tells, line by line."""
-    return told_by("-m", "tests.fault.orphans", *words, **env)
+    """What a nursery tells."""
+    return map(json.loads, warm_python("-m", "tests.fault.orphans", *words, **env).splitlines())
 
 
 BEGINNINGS_AND_ENDS = ("building", "closing", "starting", "starting")
@@ -71,7 +71,7 @@ def test_b14_b16_a_killed_trainer_takes_along_what_its_workers_have_started(turn
 def test_c1_soak_orphans():
     soak = Soak("orphans", "trainers killed in ten states, three start methods: seconds until all were gone", seed=1)
     told = []
-    for one in nursery("--rounds", "1000", "--seed", str(soak.seed)):
+    for one in told_by("-m", "tests.fault.orphans", "--rounds", "1000", "--seed", str(soak.seed)):
         told.append(one)
         soak.progress(f"{len(told)} trainers killed")
         if soak.seconds > 1400:
@@ -130,17 +130,23 @@ def trainer(end, method, folder):
 
 if __name__ == "__main__":
     orphans.be_nursery()
-    for number, end in enumerate(ENDS):
+    for number, end in enumerate(sys.argv[1:]):
         method = orphans.METHODS[number % 3]
         print(json.dumps([end, *orphans.outlived(partial(trainer, end, method), 3, lambda pid: None)]), flush=True)
 """
 
 
-def test_c3_c7_however_a_trainer_ends_its_exit_code_stays_and_its_workers_go(tmp_path):
-    told = {end: (seconds, code) for end, seconds, code in map(json.loads, run_script(tmp_path, ENDS).splitlines())}
-    assert {end: code for end, (_, code) in told.items()} == {
-        "os._exit": 7, "segfault": -11, "abort": -6, "uncaught": 1, "in a thread": 0, "in __del__": 0, "sys.exit": 3,
-        "SIGTERM": -15, "SIGHUP": -1,
-    }  # fmt: skip
+CODES = {
+    "os._exit": 7, "segfault": -11, "uncaught": 1, "in __del__": 0, "SIGTERM": -15, "abort": -6, "in a thread": 0,
+    "sys.exit": 3, "SIGHUP": -1,
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("count", [5, slow(len(CODES))])
+def test_c3_c7_however_a_trainer_ends_its_exit_code_stays_and_its_workers_go(count: int, tmp_path: Path):
+    codes = dict(list(CODES.items())[:count])
+    said = run_warm(tmp_path, ENDS, *codes).splitlines()
+    told = {end: (seconds, code) for end, seconds, code in map(json.loads, said)}
+    assert {end: code for end, (_, code) in told.items()} == codes
     # Some of these end by way of Python, which takes itself and torch down first: that is in their time.
     assert not {end: seconds for end, (seconds, _) in told.items() if seconds > 10 * BOUND_S}

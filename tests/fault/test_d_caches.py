@@ -23,6 +23,7 @@ from tests.failing_disk import mounting
 from tests.kept_datasets import Asked, Large, asked
 from tests.loaders import started, stream
 from tests.other_users import run_apart
+from tests.slow import slow
 from tests.unit.reuse.stores import flip, opened
 from tests.watching import ROOT, kill_one, plain
 
@@ -96,10 +97,9 @@ print(json.dumps([str(one.message) for one in warned]))
 """
 
 
-@pytest.mark.parametrize("count", [0, 2])
-@pytest.mark.parametrize("when", [2, 8], ids=["is written", "is read"])
+@pytest.mark.parametrize(("when", "count"), [slow(2, 0), (2, 2), (8, 0), slow(8, 2)])
 def test_d8_a_disk_that_fails_while_it_is_used_costs_one_warning(when: int, count: int, tmp_path: Path):
-    """Between two batches of the first epoch, and of the second."""
+    """Between two batches of the first epoch, in which it is written, and of the second, in which it is read."""
     disk = tmp_path / "disk"
     env = {"PLACE": str(tmp_path), "FAILING": str(disk), "WHEN": str(when), "COUNT": str(count)}
     told = json.loads(run_apart(ON_A_FAILING_DISK, mounting(tmp_path, disk), **env))

@@ -13,7 +13,7 @@ from tests.fault.oracle import Traced
 from tests.fault.worlds import in_the_other_worlds
 from tests.loaders import started
 from tests.other_users import run_apart
-from tests.watching import run_script, settled, until, workers
+from tests.watching import run_warm, settled, until, workers
 
 WITH_FEW_FILES = """
 import os, re, resource, sys, traceback
@@ -60,7 +60,7 @@ print(needed)
 
 
 def test_d4_a_low_limit_of_open_files_is_raised_else_the_number_needed_is_named(tmp_path: Path):
-    assert 64 < int(run_script(tmp_path, WITH_FEW_FILES)) < 128
+    assert 64 < int(run_warm(tmp_path, WITH_FEW_FILES)) < 128
 
 
 @in_the_other_worlds

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.watching import run_script
+from tests.watching import run_warm
 
 SCRIPT = """
 import resource, sys
@@ -37,6 +37,6 @@ with SwiftLoader.from_dataset(rows, **settings) if given else SwiftLoader(Pictur
 def test_d17_files_that_may_not_grow_are_told_with_the_limit(
     what: str, limit: int, given: int, told: str, tmp_path: Path
 ):
-    out = run_script(tmp_path, SCRIPT, str(limit), str(given))
+    out = run_warm(tmp_path, SCRIPT, str(limit), str(given))
     assert out.startswith(told), what
     assert f"may have at most {limit:,} bytes (ulimit -f)" in out

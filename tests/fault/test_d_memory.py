@@ -22,7 +22,7 @@ from tests.fault.oracle import World
 from tests.fault.worlds import in_the_other_worlds
 from tests.large_datasets import Hungry, Large, few_addresses
 from tests.loaders import started
-from tests.watching import ROOT
+from tests.watching import ROOT, warm_python
 
 MB = 1 << 20
 
@@ -57,12 +57,9 @@ for world in sorted(WORLDS, key=lambda world: world.method)[:: 1 if "all" in sys
 
 @pytest.mark.parametrize("worlds", ["some", pytest.param("all", marks=pytest.mark.soak)])
 def test_d1_d2_a_small_shared_memory_that_another_fills_changes_nothing(tmp_path: Path, worlds: str):
-    script = tmp_path / "script.py"
-    script.write_text(IN_SMALL_SHARED_MEMORY)
-    mount = "mount -t tmpfs -o size=8m tmpfs /dev/shm && exec"
     if subprocess.run(["unshare", "-m", "true"], check=False, capture_output=True).returncode != 0:
         pytest.skip("no mount namespace can be made here (unshare -m): it takes root")
-    told = _run(["unshare", "-m", "sh", "-c", f"{mount} {sys.executable} {script} {worlds}"])
+    told = warm_python("-c", IN_SMALL_SHARED_MEMORY, worlds, mounts="mount -t tmpfs -o size=8m tmpfs /dev/shm")
     assert told.splitlines()[-1].startswith("spawn")
 
 
@@ -239,7 +236,7 @@ except ConfigError as error:
 
 @pytest.mark.skipif(platform.machine() != "x86_64", reason="the filter names system calls by their numbers on x86_64")
 def test_d16_a_sandbox_without_seals_is_enough_and_one_without_memory_files_is_named():
-    told = _run([sys.executable, "-c", IN_A_SANDBOX]).splitlines()
+    told = warm_python("-c", IN_A_SANDBOX).splitlines()
     assert told[0] == "Operation not permitted"
     assert "refuses files in memory (memfd_create: Operation not permitted)" in told[1]
     assert "seccomp" in told[1]

@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 import json
-import os
-import subprocess
-import sys
 
 from tests import cgroups
-from tests.watching import ROOT
+from tests.watching import warm_python
 
 IN_A_GROUP = """
 import json, os, sys
@@ -52,13 +49,8 @@ print(json.dumps(told))
 
 def test_d3_a_budget_that_was_lowered_rises_when_memory_is_there_again():
     with cgroups.memory_group("d3-again") as group:
-        ended = subprocess.run(
-            [sys.executable, "-c", IN_A_GROUP, str(group)],
-            env={**os.environ, "PYTHONPATH": str(ROOT)}, cwd=ROOT, capture_output=True, text=True, check=False,
-            timeout=60,
-        )  # fmt: skip
-    assert ended.returncode == 0, ended.stderr
-    error, few, many, is_exact = json.loads(ended.stdout)
+        told = warm_python("-c", IN_A_GROUP, str(group))
+    error, few, many, is_exact = json.loads(told)
     assert error == "NoRoom"
     assert few < 15
     assert many == 20

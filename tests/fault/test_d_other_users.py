@@ -168,8 +168,12 @@ def intrudes(user, family, *paths):
     with python(user, INTRUDER, json.dumps(family), *paths) as process:
         return json.loads(process.stdout.read())
 
+def lines_of(name):
+    with open(f"/proc/net/{name}") as file:
+        return file.readlines()
+
 def listening():
-    lines = [line.split() for name in ("unix", "tcp", "tcp6") for line in open(f"/proc/net/{name}")][1:]
+    lines = [line.split() for name in ("unix", "tcp", "tcp6") for line in lines_of(name)][1:]
     return {words[6] for words in lines if len(words) > 6 and words[3] == "00010000"} | {
         words[9] for words in lines if len(words) > 9 and words[3] == "0A"}
 

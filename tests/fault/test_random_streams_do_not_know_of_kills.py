@@ -17,6 +17,7 @@ import pytest
 from tests.fault.augmented import Augmented
 from tests.fault.oracle import BATCH, World, differences, record
 from tests.loaders import started
+from tests.slow import slow
 from tests.torch_datasets import TorchAugmented
 from tests.watching import until, workers
 
@@ -73,7 +74,7 @@ def run(dataset: type, kills: Kills | None = None, **settings: Any) -> tuple[str
         # Threads share the generators of the process, so what a sample draws from those is a matter of luck.
         (Augmented, "forkserver", "batch", 4),
         # Workers that are spawned would load torch anew each time, for a second each.
-        (Augmented, "spawn", "sample", 1),
+        slow(Augmented, "spawn", "sample", 1),
         (Augmented, "spawn", "batch", 1),
     ],
 )

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 PACKAGE = Path(__file__).resolve().parents[2] / "swift_loader"
@@ -57,6 +58,7 @@ def _is_large(node: ast.ClassDef) -> bool:
     return has_much or len(_methods(node)) > MAX_METHODS
 
 
+@cache
 def _large() -> set[str]:
     return {
         f"{path.relative_to(PACKAGE)}::{node.name}"

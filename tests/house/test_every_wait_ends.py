@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterable
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -190,6 +191,7 @@ def _calls_that_wait(node: ast.Call):
             yield name, node.lineno
 
 
+@cache
 def _found() -> dict[tuple[str, str], list[int]]:
     found: dict[tuple[str, str], list[int]] = {}
     package = ROOT / "swift_loader"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 import subprocess
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from functools import cache
 from pathlib import Path
 
@@ -38,12 +38,11 @@ def _tree(path: Path) -> ast.Module:
     return ast.parse(path.read_text())
 
 
-def _functions() -> Iterator[tuple[str, Function]]:
+@cache
+def _functions() -> list[tuple[str, Function]]:
     """All functions of all files, each with its file's name and its own."""
-    for path in SOURCES:
-        for node in ast.walk(_tree(path)):
-            if isinstance(node, Function):
-                yield f"{_name(path)}::{node.name}", node
+    nodes = ((path, node) for path in SOURCES for node in ast.walk(_tree(path)))
+    return [(f"{_name(path)}::{node.name}", node) for path, node in nodes if isinstance(node, Function)]
 
 
 def _length(function: Function) -> int:

@@ -120,7 +120,9 @@ def test_what_is_on_its_way_out_is_no_leak():
 
 
 def test_a_test_that_leaks_fails(pytester: pytest.Pytester, project_root: Path):
-    pytester.makeconftest((project_root / "tests/conftest.py").read_text())
+    text = (project_root / "tests/conftest.py").read_text()
+    assert "leaks_since(before)" in text
+    pytester.makeconftest(text.replace("leaks_since(before)", "leaks_since(before, grace_s=0.5)"))
     pytester.makepyfile("import os\ndef test_leaky():\n    os.memfd_create('kept')\ndef test_clean():\n    pass\n")
     result = pytester.runpytest_subprocess("-p", "no:cacheprovider", "-o", f"pythonpath={project_root}")
     result.assert_outcomes(passed=2, errors=1)

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.unit.plan import test_even_makes_the_steps_of_all_consumers_equal as counted
-from tests.watching import run_script
+from tests.watching import run_warm
 
 PAGE = Path(__file__).resolve().parents[2] / "swift_loader" / "docs" / "plan.md"
 TABLES = {"`shuffle=True`": counted.SHUFFLED, "`shuffle=False`": counted.IN_ORDER, "`elastic=True`": counted.ELASTIC}
@@ -18,7 +18,7 @@ def test_the_code_of_the_page_runs_from_top_to_bottom(tmp_path: Path):
     pieces = re.findall(r"^```python\n(.*?)^```$", PAGE.read_text(), re.MULTILINE | re.DOTALL)
     allowed = 'import warnings\nwarnings.filterwarnings("ignore", message="consumers take from 3 to 4 batches")\n'
     script = allowed + "".join(pieces) + "\nprint('all of it')"
-    assert run_script(tmp_path, script, PYTHONWARNINGS="error") == "all of it\n"
+    assert run_warm(tmp_path, script, PYTHONWARNINGS="error") == "all of it\n"
 
 
 def rows_of(text: str, heading: str) -> list[tuple[str, bool, list[str], str, int]]:

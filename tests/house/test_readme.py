@@ -6,7 +6,7 @@ import re
 from pathlib import Path
 
 from tests.gloo_ranks import run_ranks
-from tests.watching import run_script
+from tests.watching import run_warm
 
 README = (Path(__file__).resolve().parents[2] / "README.md").read_text(encoding="utf-8")
 REPORT = "    print(loader.report())\n"
@@ -34,7 +34,7 @@ def changed(program: str, difference: str) -> str:
 
 
 def test_the_program_runs_as_it_is_pasted(tmp_path: Path):
-    told = run_script(tmp_path, only("python"))
+    told = run_warm(tmp_path, only("python"))
     assert told.startswith("swift_loader: epoch 1, consumer 0 of 1, 2 workers\n157 batches of 10,000 samples")
 
 

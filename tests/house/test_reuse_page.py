@@ -7,7 +7,7 @@ from dataclasses import fields
 from pathlib import Path
 
 from swift_loader import CacheSetting, RotationSetting
-from tests.watching import run_script
+from tests.watching import run_warm
 
 PAGE = Path(__file__).resolve().parents[2] / "swift_loader" / "docs" / "reuse.md"
 
@@ -46,7 +46,7 @@ print("all of it")
 def test_the_code_of_the_page_runs_from_top_to_bottom(tmp_path):
     pieces = re.findall(r"^```python\n(.*?)^```$", PAGE.read_text(), re.MULTILINE | re.DOTALL)
     script = BEFORE + "".join(pieces[:3]) + AFTER_CACHES + "".join(pieces[3:]) + AFTER
-    told = run_script(tmp_path, script, timeout_s=100, PYTHONWARNINGS="error")
+    told = run_warm(tmp_path, script, timeout_s=100, PYTHONWARNINGS="error")
     assert told.startswith("480 made, ")
     assert told.endswith("all of it\n")
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from swift_loader import RotationSetting
 from tests.house.test_reuse_page import BEFORE
-from tests.watching import run_script
+from tests.watching import run_warm
 
 PAGE = Path(__file__).resolve().parents[2] / "swift_loader" / "docs" / "reuse.md"
 TEXT = "## Rotation" + PAGE.read_text(encoding="utf-8").partition("## Rotation")[2]
@@ -29,7 +29,7 @@ print("all of it")
 def test_the_code_of_the_page_runs(tmp_path):
     pieces = re.findall(r"^```python\n(.*?)^```$", TEXT, re.MULTILINE | re.DOTALL)
     assert len(pieces) == 3
-    told = run_script(tmp_path, BEFORE + GIVEN + "".join(pieces) + AFTER, timeout_s=100, PYTHONWARNINGS="error")
+    told = run_warm(tmp_path, BEFORE + GIVEN + "".join(pieces) + AFTER, timeout_s=100, PYTHONWARNINGS="error")
     assert " of all used again\n" in told
     assert told.endswith("all of it\n")
 

@@ -13,7 +13,7 @@ import pytest
 from PIL import Image
 
 from swift_loader.cli import main as cli
-from tests.watching import run_script
+from tests.watching import run_warm
 
 PAGE = Path(__file__).resolve().parents[2] / "swift_loader" / "docs" / "shards.md"
 
@@ -21,7 +21,7 @@ PAGE = Path(__file__).resolve().parents[2] / "swift_loader" / "docs" / "shards.m
 def test_the_code_of_the_page_runs_from_top_to_bottom(tmp_path: Path):
     pieces = re.findall(r"^```python\n(.*?)^```$", PAGE.read_text(), re.MULTILINE | re.DOTALL)
     script = "".join(pieces) + "\nprint('all of it')"
-    said = run_script(tmp_path, script, PYTHONWARNINGS="error", TMPDIR=str(tmp_path))
+    said = run_warm(tmp_path, script, PYTHONWARNINGS="error", TMPDIR=str(tmp_path))
     assert re.fullmatch(r"1000 samples in \d+ shards\nall of it\n", said)
 
 

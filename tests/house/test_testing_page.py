@@ -13,6 +13,9 @@ PAGE = Path(__file__).resolve().parents[2] / "swift_loader" / "docs" / "testing.
 #: What the page's code takes for given.
 BEFORE = """
 import numpy as np
+from swift_loader.testing import lab
+lab._WEIGHED = 500  # thousands of samples are looked at for time and memory, which the page need not wait for
+
 from swift_loader import worker_info
 
 class GoodImages:

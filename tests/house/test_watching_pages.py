@@ -10,7 +10,7 @@ import pytest
 
 from swift_loader.telemetry.trace import KEPT_STEPS
 from tests.trace_rules import breaches, read
-from tests.watching import run_script
+from tests.watching import run_warm
 
 DOCS = Path(__file__).resolve().parents[2] / "swift_loader" / "docs"
 
@@ -54,7 +54,7 @@ def code_of(page: str) -> str:
 
 @pytest.mark.parametrize("page", ["trace.md", "top.md", "replay.md"])
 def test_the_code_of_a_page_runs_from_top_to_bottom(page: str, tmp_path: Path):
-    told = run_script(tmp_path, BEFORE + code_of(page) + "\nprint('all of it')", timeout_s=100, KINETO_LOG_LEVEL="99")
+    told = run_warm(tmp_path, BEFORE + code_of(page) + "\nprint('all of it')", timeout_s=100, KINETO_LOG_LEVEL="99")
     assert told.endswith("all of it\n")
     if page == "trace.md":
         assert breaches(read((tmp_path / "runs" / "trace.json").read_text())) == []

@@ -19,7 +19,7 @@ from swift_loader.engines.server import ServerGone
 from tests.datasets import Numbers
 from tests.inheriting import LoadsLate, sets_its_own
 from tests.loaders import made, started
-from tests.watching import flat, is_gone, run_script, until, workers
+from tests.watching import flat, is_gone, run_warm, until, workers
 
 
 @pytest.mark.usefixtures("own_server")
@@ -165,7 +165,7 @@ for method in ("forkserver", "auto", "spawn"):
 
 
 def test_workers_start_as_if_the_trainer_had_started_them_now(tmp_path: Path):
-    told = run_script(tmp_path, HERITAGE, TAKEN="before").splitlines()
+    told = run_warm(tmp_path, HERITAGE, TAKEN="before").splitlines()
     last = max(os.sched_getaffinity(0))
     assert told == [f"later None 0o27 [{last}] elsewhere True 10000"] * 3
 

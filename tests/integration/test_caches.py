@@ -240,8 +240,9 @@ def test_with_room_for_half_of_them_half_are_read_back(count: int, tmp_path):
             list(loader)
         told = loader.statistics()
     made_count, reused = (told[name] - first[name] for name in ("cache_made", "cache_reused"))
-    # No more could be: at the end of an epoch each sample is kept until its next use, or not.
-    assert reused >= 0.5 * (made_count + reused)
+    # No more than half could be: at the end of an epoch each sample is kept until its next use, or not. Of two workers,
+    # one may come to a sample before the other has made room for it.
+    assert reused >= (0.4 if count else 0.5) * (made_count + reused)
     assert told["cache_nbytes"] <= (1 << 16) + (1 << 16)
 
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 import pytest
 
 from tests.slow import slow
-from tests.watching import run_script, run_warm
+from tests.watching import run_warm
 
 #: Each check runs here and in a worker, and must say the same in both.
 EVERYTHING = """
@@ -201,7 +201,7 @@ print(open("written.txt").read())
 
 
 def test_what_a_script_defines_is_the_same_in_its_workers(tmp_path):
-    told = run_script(tmp_path, EVERYTHING, PYTHONWARNINGS="ignore::ResourceWarning")  # of files left open
+    told = run_warm(tmp_path, EVERYTHING, PYTHONWARNINGS="ignore::ResourceWarning")  # of files left open
     assert told.replace("said\n", "") == "['mass', 'all']\nTrue\n" * 2 + "kept\n"
 
 

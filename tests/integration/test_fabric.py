@@ -10,6 +10,7 @@ import pytest
 
 from tests.gloo_ranks import free_port
 from tests.resuming import lines_of
+from tests.slow import slow
 from tests.watching import begin_script
 
 NODE = """
@@ -104,7 +105,7 @@ def test_ranks_of_two_nodes_are_two_consumers(tmp_path: Path):
     assert sorted(seen) == list(range(30))
 
 
-@pytest.mark.parametrize("strategy", [pytest.param("ddp_spawn", marks=pytest.mark.soak), "ddp_fork"])
+@pytest.mark.parametrize("strategy", [pytest.param("ddp_spawn", marks=pytest.mark.soak), slow("ddp_fork")])
 def test_a_loader_built_before_the_ranks_takes_its_seed_along(strategy: str, tmp_path: Path):
     script = tmp_path / "launch.py"
     script.write_text(LAUNCH)

@@ -13,7 +13,7 @@ import pytest
 from tests.datasets import Numbers, Pictures, Slow
 from tests.loaders import made, started
 from tests.slow import start_methods
-from tests.watching import descendants, flat, run_script, soon_at_least_once, until, workers
+from tests.watching import descendants, flat, run_warm, soon_at_least_once, until, workers
 
 
 @start_methods
@@ -66,7 +66,7 @@ def test_a_forgotten_loader_warns_and_leaves_nothing():
 
 
 def test_a_child_that_the_trainer_forks_keeps_no_worker_alive(tmp_path):
-    out = run_script(
+    out = run_warm(
         tmp_path,
         """
 import os, signal, sys

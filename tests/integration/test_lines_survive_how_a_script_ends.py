@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.watching import begin_script, until
+from tests.watching import begin_warm, until
 
 SCRIPT = """
 import os, sys, time
@@ -38,7 +38,7 @@ def _lines(path: Path) -> list[str]:
 @pytest.mark.parametrize(("ending", "status"), [("forgotten", 0), ("exit", 3)])
 def test_a_script_that_ends_by_itself_loses_nothing(ending: str, status: int, tmp_path: Path):
     path = tmp_path / "benchmark.jsonl"
-    with begin_script(tmp_path, SCRIPT, str(path), ending) as script:
+    with begin_warm(tmp_path, SCRIPT, str(path), ending) as script:
         script.communicate(timeout=60)
     assert script.returncode == status
     assert _lines(path) == ["batch"] * 10 + ["epoch"] + ["batch"] * 3
@@ -46,9 +46,8 @@ def test_a_script_that_ends_by_itself_loses_nothing(ending: str, status: int, tm
 
 def test_a_script_that_is_killed_has_lost_no_more_than_a_second(tmp_path: Path):
     path = tmp_path / "benchmark.jsonl"
-    with begin_script(tmp_path, SCRIPT, str(path), "wait") as script:
-        assert script.stdout is not None
-        assert script.stdout.readline() == "taken\n"
+    with begin_warm(tmp_path, SCRIPT, str(path), "wait") as script:
+        assert script.readline() == "taken\n"
         until(lambda: len(_lines(path)) == 14, "the last line")  # though no batch follows
         script.send_signal(signal.SIGTERM)
         script.communicate(timeout=60)

@@ -18,7 +18,7 @@ from swift_loader import ConfigError, SwiftLoader, SwiftLoaderError
 from tests.datasets import Numbers, Random, Slow
 from tests.loaders import made, started, stream
 from tests.slow import slow_but
-from tests.watching import begin_script, flat, plain, run_warm
+from tests.watching import begin_warm, flat, plain, run_warm
 
 COUNT, STEPS = 100, 13
 
@@ -275,13 +275,12 @@ def test_after_a_crash_of_the_whole_job_nothing_is_lost_or_doubled(tmp_path: Pat
     expected = [json.dumps(batch) for batch in stream(Random, {"count": COUNT}, epochs=2)]
     lines: list[str] = []
     for _ in range(3):
-        with begin_script(tmp_path, SCRIPT, "2") as process:
-            assert process.stdout is not None
+        with begin_warm(tmp_path, SCRIPT, "2") as process:
             for _ in range(chance.randrange(2, 7)):
-                lines.append(process.stdout.readline())
+                process.readline()
             process.kill()
             # What was printed and not yet read belongs to it; of the last line perhaps no state was written.
-            lines += process.stdout.readlines()
+            lines += process.communicate(timeout=60)[0].splitlines(keepends=True)
         kept = json.loads((tmp_path / "checkpoint.json").read_text())
         lines = lines[: kept["epoch"] * STEPS + kept["step"]]
     lines += run_warm(tmp_path, SCRIPT, "1" if kept["epoch"] else "2").splitlines(keepends=True)

@@ -5,8 +5,6 @@ from __future__ import annotations
 import io
 import os
 import signal
-import subprocess
-import sys
 import tarfile
 from pathlib import Path
 
@@ -15,28 +13,30 @@ import pytest
 from swift_loader import shards
 from tests.slow import slow
 from tests.unit.shards.sources import digests
-from tests.watching import ROOT, descendants, until
+from tests.warm import Script
+from tests.watching import begin_python, descendants, until
 
+COMMAND = "import sys; from swift_loader.cli.main import main; sys.exit(main())"
 COUNT = 120
 TARS = 12
 WORDS = ("create", "tests.shard_datasets:Pictures", "{}", "--maxcount", "10", "--workers", "2", "--kwargs")
 
 
-def begun(folder: Path, *, seconds: float = 0.0) -> subprocess.Popen[str]:
+def begun(folder: Path, *, seconds: float = 0.0) -> Script:
     """`create`, which makes a sample in so many seconds."""
     words = [word.format(folder) for word in WORDS]
     return called(*words, f'{{"count": {COUNT}, "seconds": {seconds}}}', "--name", "one")
 
 
-def called(*words: str) -> subprocess.Popen[str]:
-    command = [sys.executable, "-c", "import sys; from swift_loader.cli.main import main; sys.exit(main())", "shard"]
-    return subprocess.Popen(
-        [*command, *words], cwd=ROOT, text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE, start_new_session=True
-    )
+def called(*words: str) -> Script:
+    """In a session of its own, as a shell starts it."""
+    return begin_python("-c", f"import os; os.setsid(); {COMMAND}", "shard", *words)
 
 
-def ended(process: subprocess.Popen[str]) -> tuple[int, str, str]:
-    out, err = process.communicate(timeout=60)
+def ended(process: Script) -> tuple[int, str, str]:
+    with process:
+        out, err = process.communicate(timeout=60)
+    assert process.returncode is not None
     return process.returncode, out, err
 
 

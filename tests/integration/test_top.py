@@ -15,6 +15,7 @@ import time
 from pathlib import Path
 from typing import Any
 
+import psutil
 import pytest
 
 from swift_loader.cli import boards
@@ -22,7 +23,7 @@ from swift_loader.cli import main as cli
 from tests.datasets import Numbers
 from tests.loaders import made, started
 from tests.other_users import run_apart
-from tests.watching import ROOT, begin_script, descendants, until
+from tests.watching import ROOT, begin_warm, descendants, until
 
 
 def seen_of(pid: int) -> list[boards.Found]:
@@ -40,7 +41,7 @@ with made(Sleeps, {"count": 64}, nb_consumer=2, worker_per_consumer=2, shuffle=F
 
 
 def test_a_stuck_loader_is_seen_with_the_sample_that_it_is_stuck_in(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
-    with begin_script(tmp_path, SCRIPT) as script:
+    with begin_warm(tmp_path, SCRIPT) as script:
         try:
             is_stuck = lambda: [  # noqa: E731
                 one for one in seen_of(script.pid) if one.shown.is_waiting and one.shown.batches == 2
@@ -51,7 +52,7 @@ def test_a_stuck_loader_is_seen_with_the_sample_that_it_is_stuck_in(tmp_path: Pa
             (told,) = [one for one in json.loads(capsys.readouterr().out)["loaders"] if one["pid"] == script.pid]
             assert (told["shown"]["consumer"], told["shown"]["consumer_count"], told["shown"]["step"]) == (0, 2, 2)
             assert told["shown"]["dataset"] == "Sleeps"
-            assert told["job"] == os.getpid()
+            assert told["job"] == psutil.Process(script.pid).ppid()
             stuck, *_ = [worker for worker in told["shown"]["workers"] if worker["index"] == 20]
             assert (stuck["stage"], stuck["state"]) == ("fetches", "serves")
             assert stuck["pid"] in {process.pid for process in descendants(script.pid)}
@@ -64,7 +65,7 @@ def test_a_stuck_loader_is_seen_with_the_sample_that_it_is_stuck_in(tmp_path: Pa
             assert max(map(len, text.splitlines())) <= 80
         finally:
             script.kill()
-            script.communicate()
+            script.wait(60)
     assert not seen_of(script.pid)
 
 

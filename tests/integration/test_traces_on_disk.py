@@ -6,7 +6,7 @@ import signal
 from pathlib import Path
 
 from tests.trace_rules import breaches, lane, read
-from tests.watching import begin_script, until
+from tests.watching import begin_warm, until
 
 SCRIPT = """
 import os, signal, sys
@@ -33,7 +33,7 @@ for epoch in range(2):
 
 
 def end_of(folder: Path, how: str, workers: int) -> int:
-    with begin_script(folder, SCRIPT, how, str(workers)) as script:
+    with begin_warm(folder, SCRIPT, how, str(workers)) as script:
         _, told = script.communicate(timeout=60)
         assert "Error" not in told or how == "raises"
         return script.returncode

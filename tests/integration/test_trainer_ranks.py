@@ -9,6 +9,9 @@ import pytest
 
 from tests.resuming import lines_of
 
+#: Two ranks that import Lightning: each half of it is shown by one rank (test_trainer.py), and by ranks without it.
+pytestmark = pytest.mark.slow
+
 SCRIPT = """
 import json, sys
 from functools import partial

@@ -12,6 +12,7 @@ import pytest
 from swift_loader import ConfigError
 from swift_loader.testing import check_dataset, lab
 from tests.integration.testing import wrong_datasets as wrong
+from tests.slow import slow_but
 
 #: Dataset, the check that must tell, its verdict, and what it must say.
 TABLE: list[tuple[type, str, str, tuple[str, ...]]] = [
@@ -46,6 +47,12 @@ TABLE: list[tuple[type, str, str, tuple[str, ...]]] = [
     (wrong.Waits, "speed", "advice", ("waits for 9", "worker_threads=8")),
     (wrong.Leaks, "memory", "problem", ("MB more for each 1,000", "tracemalloc")),
 ]
+#: One for each check and verdict that has one; the others are slow rows.
+QUICK = (
+    wrong.HoldsAGenerator, wrong.CannotBeBuilt, wrong.Large, wrong.OneTooLong, wrong.Segfaults, wrong.Ragged,
+    wrong.NotFinite, wrong.OwnGenerator, wrong.HiddenGenerator, wrong.SeedsItself, wrong.OrderOfASet, wrong.Waits,
+    wrong.Leaks,
+)  # fmt: skip
 
 
 def settings_for(dataset: type) -> dict[str, Any]:
@@ -63,7 +70,9 @@ def weighs_little(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatc
 
 @pytest.mark.usefixtures("weighs_little")
 @pytest.mark.parametrize(
-    ("dataset", "check", "verdict", "words"), TABLE, ids=[f"{row[1]}-{row[0].__name__}" for row in TABLE]
+    ("dataset", "check", "verdict", "words"),
+    slow_but(TABLE, lambda row: row[0] in QUICK),
+    ids=[f"{row[1]}-{row[0].__name__}" for row in TABLE],
 )
 def test_what_is_wrong_is_told(dataset: type, check: str, verdict: str, words: tuple[str, ...]):
     report = check_dataset(dataset, only=check, **settings_for(dataset))
@@ -73,6 +82,7 @@ def test_what_is_wrong_is_told(dataset: type, check: str, verdict: str, words: t
     assert not [word for word in words if word not in told], told
 
 
+@pytest.mark.usefixtures("weighs_little")
 def test_nothing_is_wrong_with_a_good_one():
     report = check_dataset(wrong.Right, {"count": 100})
     assert [(one.check, one.verdict) for one in report.findings] == [

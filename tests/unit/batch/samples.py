@@ -17,8 +17,9 @@ from swift_loader.batch.layout import BatchSpec
 from swift_loader.batch.tree import describe
 from swift_loader.device.host import HostStage
 from swift_loader.device.stage import Cargo
+from tests.slow import examples
 
-examples = settings(max_examples=100, derandomize=True, deadline=None, database=None)
+examples = settings(max_examples=examples(100), derandomize=True, deadline=None, database=None)
 
 
 class Pair(NamedTuple):

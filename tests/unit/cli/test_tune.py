@@ -40,7 +40,7 @@ def tune(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Tune:
 
 
 def test_the_command_writes_what_it_finds(tune: Tune, tmp_path: Path):
-    code, out, err = tune("tests.datasets:Slow", "--kwargs", SLOW, "--consumer-ms", "10", "--seconds", "20", "--json")
+    code, out, err = tune("tests.datasets:Slow", "--kwargs", SLOW, "--consumer-ms", "10", "--seconds", "8", "--json")
     assert code == 0, err
     found = json.loads(out)
     assert found["batch_ms"] > 30  # a sample waits for a millisecond

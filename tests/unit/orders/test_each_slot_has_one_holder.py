@@ -6,6 +6,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
 from swift_loader.orders.ledger import LANDING, Holder, Ledger, LedgerError
+from tests.slow import examples
 
 BUDGET, MOST = 100, 6
 MOVES = {
@@ -117,7 +118,7 @@ class SlotsOfOneConsumer(RuleBasedStateMachine):
 
 
 SlotsOfOneConsumer.TestCase.settings = settings(
-    max_examples=60, stateful_step_count=40, derandomize=True, deadline=None, database=None
+    max_examples=examples(60), stateful_step_count=40, derandomize=True, deadline=None, database=None
 )
 test_each_slot_is_held_by_exactly_one = SlotsOfOneConsumer.TestCase
 

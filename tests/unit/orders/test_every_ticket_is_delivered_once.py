@@ -8,6 +8,7 @@ import hypothesis.strategies as st
 from hypothesis import settings
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
+from tests.slow import examples
 from tests.unit.orders.simulated import FAST_NS, SLOW_NS, World
 
 which = st.integers(0, 3)
@@ -152,6 +153,6 @@ class Pool(RuleBasedStateMachine):
 
 
 Pool.TestCase.settings = settings(
-    max_examples=100, stateful_step_count=50, derandomize=True, deadline=None, database=None
+    max_examples=examples(100), stateful_step_count=50, derandomize=True, deadline=None, database=None
 )
 test_every_ticket_is_delivered_once_and_none_waits_for_ever = Pool.TestCase

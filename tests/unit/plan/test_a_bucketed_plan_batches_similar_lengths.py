@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from swift_loader.errors import ConfigError
 from swift_loader.plan.bucketed import BucketedPlan
 from swift_loader.plan.plan import EpochPlan, Plan
+from tests.slow import examples
 from tests.unit.plan import checks
 
 LENGTHS = np.random.default_rng(0).lognormal(4, 0.7, 5_000).astype(int)
@@ -33,7 +34,7 @@ def test_the_check_of_lengths_fails_on_a_plan_that_does_not_know_them():
         check_lengths_are_similar(EpochPlan(sample_count=5_000, batch_size=16, consumer_count=4), LENGTHS, 4)
 
 
-@settings(max_examples=100, derandomize=True, deadline=None, database=None)
+@settings(max_examples=examples(100), derandomize=True, deadline=None, database=None)
 @given(
     st.lists(st.integers(0, 50), min_size=1, max_size=300),
     st.integers(1, 9),

@@ -11,10 +11,11 @@ from hypothesis import strategies as st
 
 from swift_loader.errors import ConfigError
 from swift_loader.plan.plan import EpochPlan, Plan
+from tests.slow import examples
 from tests.unit.plan import broken, checks
 from tests.watching import soon_at_least_once
 
-examples = settings(max_examples=150, derandomize=True, deadline=None, database=None)
+examples = settings(max_examples=examples(150), derandomize=True, deadline=None, database=None)
 consumer_counts = st.integers(1, 9)
 always_false = st.just(False)
 evens = st.sampled_from(["balance", "pad", "drop", "none"])

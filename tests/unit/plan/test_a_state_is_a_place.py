@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from swift_loader.errors import ConfigError
 from swift_loader.plan.position import Position, State
+from tests.slow import examples
 
 SETTINGS = {
     "plan": "EpochPlan", "len(dataset)": 10**12, "batch_size": 1024, "nb_consumer": 4096, "shuffle": True,
@@ -17,7 +18,7 @@ SETTINGS = {
 }  # fmt: skip
 
 
-@settings(max_examples=100, derandomize=True, deadline=None, database=None)
+@settings(max_examples=examples(100), derandomize=True, deadline=None, database=None)
 @given(st.integers(1, 30).flatmap(lambda count: st.tuples(st.just(count), st.permutations(range(count)))), st.data())
 def test_it_knows_what_was_handed_out_in_any_order(drawn, data):
     count, order = drawn

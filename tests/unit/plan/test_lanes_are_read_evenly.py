@@ -13,11 +13,12 @@ from swift_loader.errors import ConfigError
 from swift_loader.plan.lanes import Lanes, Row
 from swift_loader.plan.plan import EpochPlan
 from swift_loader.plan.runs import Runs, extents
+from tests.slow import examples
 from tests.unit.plan import checks
 from tests.unit.plan.test_lanes_keep_the_promises_of_a_plan import plans
 from tests.watching import soon_at_least_once
 
-examples = settings(max_examples=80, derandomize=True, deadline=None, database=None)
+tried = settings(max_examples=examples(80), derandomize=True, deadline=None, database=None)
 
 
 def plan_over(lengths, batch_size=256, mix=64, **given):
@@ -42,7 +43,7 @@ def check_need_is_what_is_used(plan, epoch, consumer):
     assert (np.diff(need.first_step) >= 0).all()
 
 
-@examples
+@tried
 @given(plans(), st.sampled_from([1, 1, 1, 3]))
 def test_what_is_needed_and_when_is_told_exactly(plan, rotation):
     names = ("sample_count", "batch_size", "consumer_count", "seed", "mix", "even", "drop_last", "elastic", "runs")
@@ -152,7 +153,7 @@ def test_a_row_has_a_lane_for_each_of_its_places_or_as_many_as_are_mixed(batch_s
     st.lists(st.tuples(st.integers(0, 200), st.integers(0, 1_000)), max_size=20),
     st.integers(1, 300),
 )
-@settings(max_examples=60, derandomize=True, deadline=None, database=None)
+@settings(max_examples=examples(60), derandomize=True, deadline=None, database=None)
 def test_objects_are_cut_into_runs_of_equal_counts_and_about_so_many_bytes(objects, target):
     counts, nbytes = ([each[place] for each in objects] for place in range(2))
     lengths = extents(counts, nbytes, target).tolist()

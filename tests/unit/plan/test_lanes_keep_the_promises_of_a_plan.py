@@ -13,9 +13,10 @@ from swift_loader.plan.lanes import Lanes, Row
 from swift_loader.plan.plan import EpochPlan, Plan
 from swift_loader.plan.runs import Runs
 from swift_loader.plan.seeding import order_key
+from tests.slow import examples
 from tests.unit.plan import checks
 
-examples = settings(max_examples=80, derandomize=True, deadline=None, database=None)
+tried = settings(max_examples=examples(80), derandomize=True, deadline=None, database=None)
 evens = ["balance", "pad", "drop", "none"]
 lengths_of_runs = st.one_of(
     st.lists(st.integers(0, 30), min_size=1, max_size=30),
@@ -41,7 +42,7 @@ def plans(draw, **fixed):
     return EpochPlan(sample_count=runs.sample_count, runs=runs, **(drawn | fixed))
 
 
-@examples
+@tried
 @given(plans(drop_last=False), st.integers(0, 5))
 def test_every_index_comes_exactly_once_unless_samples_are_dropped(plan, epoch):
     if plan.even == "drop":
@@ -50,13 +51,13 @@ def test_every_index_comes_exactly_once_unless_samples_are_dropped(plan, epoch):
         checks.check_every_index_comes_exactly_once(plan, plan.sample_count, plan.consumer_count, epoch)
 
 
-@examples
+@tried
 @given(plans())
 def test_no_index_comes_twice_without_being_marked(plan):
     checks.check_no_index_comes_twice(plan, plan.sample_count, plan.consumer_count)
 
 
-@examples
+@tried
 @given(plans())
 def test_steps_and_sizes_of_batches_are_those_of_any_other_order(plan):
     """`even`, `drop_last` and `elastic` deal out places, whatever stands there."""
@@ -69,14 +70,14 @@ def test_steps_and_sizes_of_batches_are_those_of_any_other_order(plan):
         assert [plan.mask(0, consumer, step) for step in steps] == [windows.mask(0, consumer, step) for step in steps]
 
 
-@examples
+@tried
 @given(plans(), st.integers(1, 9), st.integers(0, 5))
 def test_blocks_of_any_size_give_the_same_batches(plan, block, epoch):
     for consumer in range(plan.consumer_count):
         checks.check_blocks_do_not_matter(plan, consumer, block, epoch)
 
 
-@examples
+@tried
 @given(plans(elastic=True), st.integers(1, 12))
 def test_elastic_steps_are_the_same_in_the_same_order_whatever_the_number_of_consumers(plan, batch_size):
     """Full steps; of the last ones, which `even` cuts, the samples are the same, and in the same order as well."""
@@ -91,7 +92,7 @@ def test_elastic_steps_are_the_same_in_the_same_order_whatever_the_number_of_con
     assert all(steps == seen[0] for steps in seen)
 
 
-@examples
+@tried
 @given(plans(even="balance", drop_last=False), st.integers(1, 4), st.integers(1, 40))
 def test_in_rotation_each_index_comes_as_often_and_to_the_same_consumer(plan, rotation, block):
     names = ("sample_count", "batch_size", "consumer_count", "seed", "mix", "even", "elastic", "runs")
@@ -154,7 +155,7 @@ def test_runs_of_another_number_of_samples_are_refused():
 
 
 @given(lengths_of_runs, st.data())
-@settings(max_examples=100, derandomize=True, deadline=None, database=None)
+@settings(max_examples=examples(100), derandomize=True, deadline=None, database=None)
 def test_any_stretch_of_the_sequence_can_be_a_share(lengths, data):
     runs = Runs(lengths)
     origin = data.draw(st.integers(0, runs.sample_count - 1))

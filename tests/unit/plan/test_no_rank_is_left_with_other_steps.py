@@ -7,6 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from swift_loader.plan.plan import EpochPlan
+from tests.slow import examples
 
 FLAGS = (False, True)
 
@@ -49,7 +50,7 @@ def test_with_even_none_some_of_them_would_not_be_equal():
     assert len(unequal) > 100
 
 
-@settings(max_examples=300, derandomize=True, deadline=None, database=None)
+@settings(max_examples=examples(300), derandomize=True, deadline=None, database=None)
 @given(
     st.integers(1, 2**62),
     st.integers(1, 10**6),

@@ -14,10 +14,11 @@ from hypothesis import strategies as st
 from swift_loader.errors import ConfigError
 from swift_loader.plan.plan import EpochPlan
 from swift_loader.plan.rotated import Rotation
+from tests.slow import examples
 from tests.unit.plan import checks
 from tests.unit.plan.test_a_plan_keeps_its_promises import evens, plans
 
-examples = settings(max_examples=150, derandomize=True, deadline=None, database=None)
+examples = settings(max_examples=examples(150), derandomize=True, deadline=None, database=None)
 uses = st.integers(2, 8)
 keys = st.one_of(st.none(), st.integers(0, 2**128 - 1))
 rotations = st.builds(Rotation, st.integers(1, 300), uses, st.integers(1, 200))

@@ -13,9 +13,10 @@ from hypothesis import strategies as st
 
 from swift_loader.plan.permute import RANKED_AT_LEAST, permute
 from swift_loader.plan.plan import EpochPlan
+from tests.slow import examples
 from tests.unit.plan import broken, checks
 
-examples = settings(max_examples=150, derandomize=True, deadline=None, database=None)
+examples = settings(max_examples=examples(150), derandomize=True, deadline=None, database=None)
 words = st.integers(0, 2**64 - 1)
 
 

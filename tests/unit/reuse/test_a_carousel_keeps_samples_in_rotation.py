@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from swift_loader.host.locks import Locks
 from swift_loader.reuse.carousel import Carousel, Ground, Use
+from tests.slow import examples
 
 PLACES = 8
 
@@ -114,7 +115,7 @@ def test_a_larger_sample_makes_all_places_larger(park):
     assert one.get(use(1))[0] == 2
 
 
-@settings(max_examples=60, derandomize=True, deadline=None, database=None)
+@settings(max_examples=examples(60), derandomize=True, deadline=None, database=None)
 @given(st.lists(st.tuples(st.integers(0, 40), st.integers(1, 3_000)), max_size=60))
 def test_the_file_has_no_more_than_so_many_of_the_largest_sample(puts):
     park = Park()

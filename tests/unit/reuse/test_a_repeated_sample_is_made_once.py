@@ -21,6 +21,7 @@ from swift_loader.plan.plan import EpochPlan
 from swift_loader.reuse.carousel import Carousel, Ground
 from swift_loader.reuse.repeated import MADE, REUSED, Repeated, Surroundings
 from swift_loader.worker.info import WorkerInfo, set_worker_info, worker_info
+from tests.slow import examples
 
 
 class Counted:
@@ -80,7 +81,7 @@ def epoch_of(workers: list[Worker], epoch: int = 0, order: int = 0) -> list:
     return [sample for step in steps for sample in workers[step % len(workers)].batch(order + step + 1, epoch, step)]
 
 
-@settings(max_examples=40, derandomize=True, deadline=None, database=None)
+@settings(max_examples=examples(40), derandomize=True, deadline=None, database=None)
 @given(st.integers(1, 80), st.integers(1, 9), st.integers(2, 5), st.integers(1, 100), st.booleans(), st.integers(1, 3))
 def test_each_sample_is_made_once_and_used_so_often(count, batch_size, rotation, block, shuffle, worker_count):
     plan = plan_of(count, batch_size=batch_size, rotation=rotation, block=block, shuffle=shuffle, even="none")

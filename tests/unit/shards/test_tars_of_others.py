@@ -24,6 +24,7 @@ from swift_loader.shards.folder import Folder
 from swift_loader.shards.foreign import foreign_table
 from swift_loader.shards.lookers import Lookers
 from swift_loader.shards.table import MOST_SAMPLES, Table
+from tests.slow import examples
 from tests.unit.shards.attacked import prompt_and_small
 from tests.unit.shards.sets_made import npy, sample, write_set
 
@@ -260,7 +261,7 @@ def test_a_table_is_read_as_it_was_made() -> None:
 MUTATIONS = st.lists(st.tuples(st.integers(0, 1 << 20), st.integers(0, 255)), min_size=1, max_size=8)
 
 
-@settings(deadline=None, max_examples=100)
+@settings(deadline=None, max_examples=examples(100))
 @given(mutations=MUTATIONS, cut=st.integers(0, 1 << 20), is_cut=st.booleans())
 def test_s8_whatever_a_tar_file_holds_is_read_or_refused_at_once(mutations: Any, cut: int, *, is_cut: bool) -> None:
     data = bytearray(packed([(f"{at}.{name}", part) for at in range(6) for name, part in sample(at).items()]))

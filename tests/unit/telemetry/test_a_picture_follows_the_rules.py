@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from swift_loader.telemetry import BatchRecord, picture
 from swift_loader.telemetry.picture import Moments
+from tests.slow import examples
 from tests.trace_rules import breaches, lane, read
 
 MS = 1_000_000
@@ -96,7 +97,7 @@ def runs(draw: st.DrawFn) -> list[tuple[BatchRecord, Moments]]:
 spans = st.lists(st.tuples(st.sampled_from(["a", "b"]), st.integers(1, 10**9), st.integers(0, 10**6)), max_size=8)
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 @given(runs(), spans, st.integers(0, 300))
 def test_no_picture_breaks_the_rules(batches, told, consumer):
     threads = {"thread": [(name, begun, begun + took) for name, begun, took in sorted(told, key=lambda one: one[1])]}

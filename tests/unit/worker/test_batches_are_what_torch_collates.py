@@ -18,6 +18,7 @@ from hypothesis import strategies as st
 from swift_loader.batch.collate import RowWriter, spec_of
 from swift_loader.batch.misfit import Rounded
 from swift_loader.worker.unmade import MakeFailed
+from tests.slow import examples
 from tests.unit.batch.samples import same, written
 from tests.unit.worker.making import Listed, Making
 from tests.unit.worker.zoo import (
@@ -205,7 +206,7 @@ def _sample_of(shape, i, random):
     return (random.choice(_LINES) if i else kind)([_sample_of(one, i, random) for one in inner])
 
 
-@settings(max_examples=300, derandomize=True, deadline=None, database=None)
+@settings(max_examples=examples(300), derandomize=True, deadline=None, database=None)
 @given(st.lists(_shapes(), min_size=1, max_size=3), st.randoms(use_true_random=False), st.integers(1, 4))
 def test_structures_drawn_at_random_whatever_was_batched_before(shapes, random, rows):
     batches = [[_sample_of(shape, i, random) for i in range(rows)] for shape in [*shapes, *shapes]]
