@@ -101,7 +101,7 @@ class Landing(Generic[D]):
         self._thread = threading.Thread(target=self._run, name=name, daemon=True)
 
     def start(self) -> None:
-        """Begins to land, unless it has begun."""
+        """Begins to land, unless it has begun. Called by the consumer's thread, before it takes anything."""
         if self._thread.ident is not None or self._closing:
             return
         atexit.register(self._end)  # a forgotten thread must not wake up in the device's code when the interpreter ends
@@ -110,7 +110,9 @@ class Landing(Generic[D]):
     # The consumer's side ----------------------------------------------------------------------------------------
 
     def take(self) -> D:
-        """The next delivery, landed.
+        """The next delivery, landed. Called by the consumer's thread alone, and followed by `hand_out`.
+
+        What is void by then is passed over, which drops its copy; its slot goes home by the landing thread, as all do.
 
         Raises:
             SwiftLoaderError: if none can come any more.
@@ -154,18 +156,25 @@ class Landing(Generic[D]):
         return self._stage.hand_out(item.begun)
 
     def restart(self, first: int) -> None:
-        """What is taken next is not before this number."""
+        """What is taken next is not before this number.
+
+        Called by the consumer's thread once the pool has numbered what is valid. The landing thread may be landing a
+        void one this moment: it is passed over by `take`.
+        """
         self._first = first
 
     def abandon(self) -> None:
-        """Has the thread end, without waiting for it; takes no lock."""
+        """Has the thread end, without waiting for it; takes no lock. Called by anybody, a signal handler too."""
         self._closing = True
         self._deliveries.leave()
         self._calls.put(None)
         self._wake_consumer()
 
     def close(self) -> None:
-        """Ends the thread, and drops what was landed; may be called twice."""
+        """Ends the thread, and drops what was landed; may be called twice.
+
+        Called by the consumer's thread, or a signal handler in it, before it closes the pool.
+        """
         self.abandon()
         self._end()
         with contextlib.suppress(Empty):

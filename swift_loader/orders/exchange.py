@@ -76,7 +76,10 @@ class Exchange:
     # Called by the consumer's thread, or the landing thread where there is one ----------------------------------------
 
     def take(self, timeout_s: float) -> Taken | None:
-        """The next delivery, which holds its slot, or an error that ends all; None if nothing came in time."""
+        """The next delivery, which holds its slot, or an error that ends all; None if nothing came in time.
+
+        One that was made void, or whose pool was closed, between the queue and the lock is none: its slot goes home.
+        """
         delivery = self._awaited(timeout_s) if timeout_s else self.ready.get(0.0)
         if delivery is None or isinstance(delivery, BaseException):
             return delivery
@@ -122,7 +125,10 @@ class Exchange:
         return self._lock._is_owned()  # type: ignore[attr-defined, no-any-return] # as threading.Condition asks it
 
     def look_for_slots(self) -> NoRoom | None:
-        """Brings home what was dropped; the error to raise if the consumer holds all memory there is."""
+        """Brings home what was dropped; the error to raise if the consumer holds all memory there is.
+
+        Called before it waits again. What another thread drops after this look rings the telecom thread instead.
+        """
         is_short = self.dispatch is not None and self.dispatch.wants_slot and self.means.are_cut
         free = free_nbytes() if is_short else None  # there may be more by now: others have let go of theirs
         with self._lock:
@@ -161,7 +167,10 @@ class Exchange:
     # Called by the telecom thread that serves the line --------------------------------------------------------------
 
     def orders_for(self, book: Book) -> tuple[list[Caution], bytes, list[int]] | None:
-        """What to send to a worker now, if anything: cautions; then orders, with descriptors of slots new to it."""
+        """What to send to a worker now, if anything: cautions; then orders, with descriptors of slots new to it.
+
+        Sent outside the lock. A worker that dies before it reads them leaves them in its book, for `gone`.
+        """
         if self.dispatch is None:
             return None
         with self._lock:
@@ -181,7 +190,10 @@ class Exchange:
         return cautions, messages.write_orders(orders), fds
 
     def came(self, book: Book, parcels: list[Parcel], fds: list[int], now_ns: int) -> None:
-        """Parcels have come; only one that comes alone brings a slot. The worker may be gone since."""
+        """Parcels have come; only one that comes alone brings a slot. The worker may be gone since.
+
+        Before `gone` for that worker: all that it had said is read first. The descriptor is mapped outside the lock.
+        """
         new_slot = Slot.map(fds[0]) if fds else None
         free = free_nbytes() if new_slot is not None and new_slot.nbytes >= SMALL_NBYTES else None
         # Kept until the lock is free again: unmapping memory, and unlocking it for a device, takes milliseconds.
@@ -199,14 +211,17 @@ class Exchange:
         del replaced
 
     def empty(self, book: Book, seq: int, report: FailureReport | None) -> None:
-        """A worker answered without a batch: the order had been taken back, or failed with a report."""
+        """A worker answered without a batch: the order had been taken back, or failed with a report. Before `gone`."""
         with self._lock:
             self._deliver(self._known.answered_empty(book, seq, report), book)
             if self._known.wants_slot:
                 self._offer_slots()
 
     def gone(self, book: Book, death: Death) -> None:
-        """A worker is gone, and all that it had said has come: its tickets are made again, but for one that kills."""
+        """A worker is gone, and all that it had said has come: its tickets are made again, but for one that kills.
+
+        One that lingers in the kernel may still write to the slots that it was ordered to fill: those are lost to all.
+        """
         if self.dispatch is None:
             return
         lost: list[Slot | None] = []  # unmapped when the lock is free again

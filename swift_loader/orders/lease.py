@@ -36,7 +36,12 @@ in_forked_children(_count_fork)
 
 
 class Returns:
-    """Where dropped leases are posted for one pool."""
+    """Where dropped leases are posted for one pool.
+
+    Posted to by whoever drops a batch, in any thread; emptied by whoever enters the exchange next, under its lock. A
+    telecom thread that finds no slot sets `wanted` and then looks once more: a lease that was dropped before is seen by
+    that look, one that is dropped later rings.
+    """
 
     def __init__(self) -> None:
         self.came_home: deque[tuple[int, int]] = deque()
@@ -47,7 +52,7 @@ class Returns:
         self._forks = _forks
 
     def post(self, slot: int, change: int = -1) -> None:
-        """The leases of ``slot`` have changed: by default, one is gone."""
+        """The leases of ``slot`` have changed: by default, one is gone. Takes no lock: `deque.append` is one step."""
         if self._forks != _forks:
             return
         self.came_home.append((slot, change))
@@ -66,7 +71,11 @@ class LeasedArray(np.ndarray[Any, Any]):
 
 
 class Lease:
-    """Makes the arrays of one batch and counts them. See `Holding`."""
+    """Makes the arrays of one batch and counts them. See `Holding`.
+
+    Used by one thread: the consumer's, or the landing thread. Its arrays are dropped in any, also while others are
+    still being made: until `landed` tells how many there were, the ledger counts `LANDING` for them: the slot stays.
+    """
 
     __slots__ = ("count", "has_landed", "number", "returns", "room")
 

@@ -2,6 +2,11 @@
 
 A slot is held by exactly one of: the ledger (free), a worker (ordered), the pool (full), a batch (leased), or nobody
 any more (lost). It moves only by the events below; a move that is none of them is a bug of ours and raises at once.
+
+Called under the exchange's lock, by two parties: the telecom thread that serves the worker (`take`, `filled`, `expect`,
+`given_back`, `lost`; `thrown_away` for a parcel that came too late), and who takes batches, the consumer's thread or
+the landing thread (`landing`; `thrown_away` after a restart). `changed` is called by whichever of them enters next
+after a lease was dropped: never by who dropped it, who may be anywhere.
 """
 
 from __future__ import annotations
@@ -52,7 +57,9 @@ class Ledger:
     def take(self, room: int, known: Container[int]) -> int | None:
         """A slot for a new order, the one used last first; None if there is none and the budget allows no other.
 
-        Among the last few, one that the worker has mapped already (``known``) goes first.
+        Among the last few, one that the worker has mapped already (``known``) goes first. From now on it is the
+        worker's, though the order was not sent yet: should that die in between, the order stands in its book, and
+        `given_back` follows.
         """
         free = self._free
         if not free:
@@ -71,7 +78,10 @@ class Ledger:
         return bool(self._free) or self.may_add(room)
 
     def filled(self, slot: int, nbytes: int) -> None:
-        """The worker has filled the slot, which is ``nbytes`` large now."""
+        """The worker has filled the slot, which is ``nbytes`` large now.
+
+        Also where the order was taken back meanwhile: whoever finds that throws the slot away next.
+        """
         entry = self._moved(slot, Holder.WORKER, Holder.POOL)
         self._nbytes += nbytes - entry.nbytes
         entry.nbytes = nbytes
@@ -88,7 +98,10 @@ class Ledger:
         self._moved(slot, Holder.POOL, Holder.BATCH).leases = LANDING
 
     def changed(self, slot: int, leases: int) -> None:
-        """So many leases of the slot came or went; with none left, it is free."""
+        """So many leases of the slot came or went; with none left, it is free.
+
+        In any order: views may be dropped before `Lease.landed` has told how many there are, which `LANDING` makes up.
+        """
         entry = self._held(slot, Holder.BATCH)
         entry.leases += leases
         if entry.leases < 0:
@@ -97,7 +110,7 @@ class Ledger:
             self._set_free(slot, entry)
 
     def given_back(self, slot: int) -> None:
-        """The worker's order was taken back, or the worker is gone."""
+        """The worker has answered without a batch, or is gone, and its process too: nobody writes there any more."""
         self._set_free(slot, self._held(slot, Holder.WORKER))
 
     def thrown_away(self, slot: int) -> None:

@@ -2,6 +2,10 @@
 
 In order: a parcel waits until all before it have come. As they come: a parcel waits only while an earlier epoch is
 not whole, since an epoch is what the user asked for.
+
+Called under the exchange's lock: `epoch` and `add` by telecom threads (`epoch` before the first ticket of that epoch is
+ordered, so before anything of it can come), `restart` by the consumer's thread. A number comes once: of an order that
+was taken back, or made again after a death, the dispatch lets only the valid answer through.
 """
 
 from __future__ import annotations
@@ -20,11 +24,14 @@ class Merge(Protocol[T]):
         ...
 
     def add(self, seq: int, item: T) -> list[T]:
-        """A parcel has come; gives back what may be delivered now."""
+        """A parcel has come, or what was given up in its place; gives back what may be delivered now, in order."""
         ...
 
     def restart(self, seq: int) -> list[T]:
-        """What comes next is ``seq``; gives back what was waiting and is void now."""
+        """What comes next is ``seq``; gives back what was waiting and is void now: the caller frees its slots.
+
+        Nothing below ``seq`` is added any more: the words of those orders were cleared before, under the same lock.
+        """
         ...
 
     @property

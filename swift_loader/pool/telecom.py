@@ -2,6 +2,10 @@
 
 All it waits for is in one poll: the channels, the workers' sentinels, and a bell for what the rest of the process
 wants. It decides nothing; the supervisor does.
+
+The order of a worker's events: the starter has it launched and tells (`was_started`), this thread connects it and
+listens; its channel may end before its sentinel tells that it is gone, or after. Only the sentinel counts, and what is
+still in the channel then is read first, so nothing that a worker has said is lost by its death.
 """
 
 from __future__ import annotations
@@ -72,7 +76,7 @@ class Telecom:
         self.ring()
 
     def was_started(self, line: Line, started: Started | float | None) -> None:
-        """Called by the starter, in its thread."""
+        """Called by the starter, in its thread; also after this one has ended: `see_off` looks once more."""
         self._starting.append((line, started))
         self.ring()
 
