@@ -6,6 +6,7 @@ Stands before a `ShardDataset`. Of torch it knows what a DataLoader's worker is 
 from __future__ import annotations
 
 import importlib
+import os
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from functools import cached_property
@@ -53,6 +54,9 @@ class RemoteDataset(Chain):
         shuffle: Whether each epoch has an order of its own, or all have that of the set.
         seed: With the epoch's number it decides the order: the same on all ranks.
         generation: Which generation of a set that has grown; the newest if not given.
+        cache: A folder in which parts of a set in a store are kept, over epochs and jobs.
+        cache_limit: The most bytes that it may take.
+        memory: The most bytes of memory that all processes of this host together hold of the set.
 
     Example:
         >>> dataset = (
@@ -71,6 +75,9 @@ class RemoteDataset(Chain):
         *,
         seed: int = 0,
         generation: int | None = None,
+        cache: str | os.PathLike[str] | None = None,
+        cache_limit: int | None = None,
+        memory: int | None = None,
     ) -> None:
         self._set = (bucket, folder)
         self._shuffle, self._seed = shuffle, seed
@@ -78,7 +85,11 @@ class RemoteDataset(Chain):
         if isinstance(client, Borrowed):
             self._copy = LocalCopy(BorrowedStore(client.client, bucket, folder))
             client, bucket, folder = clients.FolderClient(self._copy.path), "", ""
-        self._source = opened(clients.where(client, bucket, folder), generation)
+        place = clients.where(client, bucket, folder)
+        self._source = ShardDataset(
+            place.url, None, decode="bytes", generation=generation, client=place.client,
+            cache=cache, cache_limit=cache_limit, memory=memory,
+        )  # fmt: skip
         self._links = Links()
         self._rank: Rank | None = None
         self._begin()
@@ -135,8 +146,11 @@ class RemoteDataset(Chain):
     def _made(self, rank: Rank, epoch: int, first: int, stride: int) -> Iterator[Any]:
         links, units = self._links, self._units(rank.world)
         steps = units.count(rank.number)
+        self._reader.follow(units.plan, rank.number)
         for place in range(first, links.course.count(steps), stride):
-            indices = units.at(*links.course.at(steps, epoch, place), rank.number)
+            at = links.course.at(steps, epoch, place)
+            self._reader.turn_to(*units.step_of(*at, rank.number))
+            indices = units.at(*at, rank.number)
             samples = [
                 made
                 for sample in self._reader.__getitems__(indices)
@@ -171,6 +185,18 @@ class RemoteDataset(Chain):
                 "a handler has left a sample out, which has an index: on_error='skip' of SwiftLoader does"
             )
         return made
+
+    def follow(self, plan: Any, consumer: int) -> None:
+        """As `ShardDataset.follow`: SwiftLoader calls it."""
+        self._reader.follow(plan, consumer)
+
+    def turn_to(self, epoch: int, step: int) -> None:
+        """As `ShardDataset.turn_to`: SwiftLoader calls it."""
+        self._reader.turn_to(epoch, step)
+
+    def statistics(self) -> dict[str, Any] | None:
+        """As `ShardDataset.statistics`: what this host's fetcher has counted."""
+        return self._source.statistics()
 
     def runs(self) -> NDArray[Any]:
         """As `ShardDataset.runs`: SwiftLoader asks for them."""
@@ -232,11 +258,6 @@ class Indexed:
     def __getitems__(self, indices: Sequence[int]) -> list[Any]:
         """Several samples at once."""
         return self.dataset.__getitems__(indices)
-
-
-def opened(where: clients.Where, generation: int | None) -> ShardDataset:
-    """The set, of which nothing is decoded."""
-    return ShardDataset(where.url, None, decode="bytes", generation=generation)
 
 
 def _reading(source: ShardDataset, stages: tuple[Stage, ...]) -> tuple[ShardDataset, tuple[Stage, ...]]:

@@ -27,6 +27,12 @@ class Units:
             return self.plan.step_count(0, rank)
         return self.plan.samples_of(0)  # the first has most
 
+    def step_of(self, epoch: int, unit: int, rank: int) -> tuple[int, int]:
+        """The plan's epoch and step in which one is."""
+        if self._is_single:
+            unit = unit % max(1, self.plan.samples_of(rank)) // self.plan.batch_size
+        return epoch, unit
+
     def at(self, epoch: int, unit: int, rank: int) -> list[int]:
         """The samples of one."""
         if not self._is_single:
