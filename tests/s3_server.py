@@ -97,6 +97,10 @@ class S3Server:
             self.end()
             raise
 
+    def put(self, key: str, data: bytes) -> None:
+        """Writes an object into its bucket, past its keys."""
+        assert _status(self._ports["filer.port"], f"/buckets/{self.bucket}/{key}", data) == 201
+
     def kill(self) -> None:
         """Ends it as a loss of power would."""
         if self._process is not None:
@@ -144,7 +148,7 @@ def _identity(name: str, access_key: str, secret_key: str, actions: list[str]) -
 
 
 def _status(port: int, path: str, data: bytes | None = None) -> int:
-    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=5)
+    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=30)
     try:
         connection.request("GET" if data is None else "PUT", path, data)
         return connection.getresponse().status

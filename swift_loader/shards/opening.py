@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from collections.abc import Callable
+from typing import NamedTuple, TypeVar
 
 from swift_loader.errors import NoRoom, ShardError
 from swift_loader.host.memory import free_nbytes
@@ -12,6 +13,7 @@ from swift_loader.shards.store import Store
 from swift_loader.shards.table import FOOTER_FROM_END, FOOTER_MAGIC, FOOTER_NBYTES, Footer, Table
 from swift_loader.shards.tar import BLOCK
 
+T = TypeVar("T")
 #: One read of so many bytes at the end of a shard has its footer and, for some 800 samples of two fields, its table.
 SUFFIX_NBYTES = 64 << 10
 #: From here on it is looked at how much memory there is.
@@ -34,13 +36,21 @@ def read_catalog(store: Store, generation: int | None = None) -> Catalog:
     """
     name = catalogs.NAME if generation is None else catalogs.generation_name(generation)
     try:
-        catalog = Catalog.read(store.whole(name))
+        catalog = _twice(lambda: Catalog.read(store.whole(name)))
     except ShardError as error:
         raise error.within(name, store.where) from None
     if generation not in (None, catalog.generation):
         other = ShardError.at("the catalog is of another generation", 16, generation, catalog.generation)
         raise other.within(name, store.where)
     return catalog
+
+
+def _twice(read: Callable[[], T]) -> T:
+    """What is damaged is read once more: it may have been damaged on its way."""
+    try:
+        return read()
+    except ShardError:
+        return read()
 
 
 def newest_generation(store: Store) -> int:
@@ -70,8 +80,8 @@ def read_table(store: Store, shard: Shard, tables: Store | None = None) -> Table
         store = tables or store
     try:
         refuse_large(shard.table_nbytes)
-        data = store.read(name, shard.table_offset, shard.table_nbytes)
-        table = Table.read(data, room, shard.table_digest)
+        where = (name, shard.table_offset, shard.table_nbytes)
+        table = _twice(lambda: Table.read(store.read(*where), room, shard.table_digest))
         if table.samples != shard.samples:
             raise ShardError.at("the catalog counts other samples", None, shard.samples, table.samples)
     except ShardError as error:

