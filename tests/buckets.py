@@ -55,6 +55,7 @@ class Trained:
                 self.samples += numbers.tolist()
                 self.after_a_batch()
                 before = time.monotonic()
+            self.left_out = loader.statistics()["samples_skipped"]
 
     def after_a_batch(self) -> None:
         """For those who do something meanwhile."""

@@ -113,6 +113,8 @@ def _block(found: Found, now_ns: int, width: int, *, is_short: bool) -> Iterator
     if shown.workers:
         yield f"  {_queues(shown)}"
         yield from [f"  {_crowd(shown.workers)}"] if is_short else _workers(shown.workers, width)
+    if shown.store:
+        yield f"  store: {plain(shown.store)}"
     if figures.silent_s > _SILENT_S and any(worker.ordered for worker in shown.workers):
         yield f"  silent for {words.duration(figures.silent_s)}: its Python is held by one call, or stopped"
     most = 1 if is_short else _MOST_TOLD

@@ -44,6 +44,7 @@ class Live:
         self._began_ns = perf_counter_ns()
         self._batches = self._samples = self._nbytes = self._wait_ns = 0
         self._epoch = self._step = self._step_count = 0
+        self._store = ""
         self._asked_ns = 0
         self._handed_ns = self._began_ns
         self._due_ns = 0
@@ -84,6 +85,10 @@ class Live:
         self._last.append(what[:_LAST_LENGTH])
         self._handed_ns = perf_counter_ns()
         self._post()
+
+    def supplied(self, store: str) -> None:
+        """What was fetched from a store."""
+        self._store = store
 
     def look(self) -> None:
         """Something may have changed: called by telecom threads, four times a second while anything is being made."""
@@ -141,4 +146,5 @@ class Live:
             control_fd=-1 if view is None else view.control_fd,
             workers=[] if view is None else view.workers(),
             last=list(self._last),
+            store=self._store,
         )

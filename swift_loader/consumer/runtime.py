@@ -23,6 +23,7 @@ from swift_loader.consumer.dock import Dock, landed
 from swift_loader.consumer.flight import FlightRecorder
 from swift_loader.consumer.inline import InlinePool
 from swift_loader.consumer.leftout import LeftOut
+from swift_loader.consumer.supply import Supply
 from swift_loader.consumer.surprises import surprises
 from swift_loader.consumer.witness import Witness, standing
 from swift_loader.device.landing import Landing
@@ -91,6 +92,7 @@ class Runtime:
         self.recipe = recipe
         self._stage = stage
         self._witness = Witness(recipe, starves)
+        self._supply = Supply(recipe.dataset)
         self.flight = FlightRecorder(recipe)
         self.looks = recipe.config.measures
         """Whether what batches cost is noted; if not, nobody looks at the clock."""
@@ -120,6 +122,7 @@ class Runtime:
         except SwiftLoaderError as error:
             self._witness.failed(error)
             raise
+        self._supply.begin()
         config = self.recipe.config
         self._agreement = ranks.Agreement(self.consumer, ordinal, self._source.broke)
         self._agreement.check(self.plan.fingerprint(), config.consumer_count)
@@ -214,7 +217,8 @@ class Runtime:
 
     def _look_around(self) -> None:
         if self.looks and not self.closed:
-            self._witness.sees(self._source.statistics(), self._source.worker_pids())
+            counted = {**self._source.statistics(), **self._supply.figures()}
+            self._witness.sees(counted, self._source.worker_pids())
 
     def report(self) -> str:
         """The last epoch that was summed up, or the first one so far, as a page of 80 columns."""
@@ -257,6 +261,7 @@ class Runtime:
         return {
             **self._witness.statistics(),
             **self._source.statistics(),
+            **self._supply.figures(),
             "samples_skipped": self._left_out.count,
             "epoch": self.course.epoch,
         }

@@ -17,6 +17,7 @@ from swift_loader.orders.tickets import Full
 from swift_loader.plan.position import Position
 from swift_loader.pool.view import Lane, View
 from swift_loader.telemetry import Account, BatchRecord, Late, Log, Moments, Owner, Recorder, Standing, Trace, report
+from swift_loader.telemetry.report import fetched
 from swift_loader.telemetry.statistics import figures
 from swift_loader.telemetry.summary import Summary
 from swift_loader.telemetry.surroundings import Moment, Surroundings
@@ -125,6 +126,8 @@ class Witness:
     def sees(self, counted: Mapping[str, float], pids: Sequence[int]) -> None:
         """What the pool counts, and which its workers are: looked at now and then, while they are there."""
         self._counted = counted
+        if self.live is not None:
+            self.live.supplied(fetched(counted))
         nbytes = [own_nbytes(pid) for pid in pids]
         self._workers_nbytes = tuple(one for one in nbytes if one is not None) or self._workers_nbytes
         if nbytes and sys.platform == "linux":

@@ -124,6 +124,9 @@ class ShardDataset:
         """What this host's fetcher has counted since it began; None where nothing is fetched."""
         return None if self._remote is None else self._remote.fetched.statistics()
 
+    #: A loader asks by this name: datasets of users may have others.
+    store_statistics = statistics
+
     @property
     def generation(self) -> int:
         """Which generation of the set this is."""

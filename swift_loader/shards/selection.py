@@ -39,6 +39,10 @@ class Selection:
         read_into = self.dataset.read_into
         return lambda indices, rows: read_into(self._of(indices), rows)
 
+    def store_statistics(self) -> dict[str, Any] | None:
+        """As `ShardDataset.statistics`."""
+        return self.dataset.statistics()
+
     def key(self, index: int) -> str:
         """The key of a sample."""
         return self.dataset.key(int(self.indices[place(index, len(self))]))

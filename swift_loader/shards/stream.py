@@ -198,6 +198,8 @@ class RemoteDataset(Chain):
         """As `ShardDataset.statistics`: what this host's fetcher has counted."""
         return self._source.statistics()
 
+    store_statistics = statistics
+
     def runs(self) -> NDArray[Any]:
         """As `ShardDataset.runs`: SwiftLoader asks for them."""
         self._check_is_indexed()

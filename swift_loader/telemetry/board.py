@@ -84,6 +84,8 @@ class Shown:
     workers: list[WorkerShown]
     last: list[str]
     """What went wrong last."""
+    store: str = ""
+    """What was fetched from one, as it was told last."""
 
 
 class Board:

@@ -79,6 +79,7 @@ def _facts(account: Account) -> list[str]:
         facts["slowest samples"] = ", ".join(slowest)
     facts["memory"] = _memory(account)
     facts |= {name: _reused(account.counted, prefix) for prefix, name in _CACHES.items()}
+    facts["store"] = fetched(account.counted)
     lines: list[str] = []
     for name, text in facts.items():
         if text:
@@ -117,6 +118,22 @@ def _reused(count: Mapping[str, float], prefix: str) -> str:
     parts += [f"{int(count[f'{prefix}_{key}']):,} {key}" for key in ("reused", "made") if f"{prefix}_{key}" in count]
     if f"{prefix}_nbytes" in count:
         parts.append(f"holds {nbytes(count[f'{prefix}_nbytes'])}")
+    return ", ".join(parts)
+
+
+def fetched(count: Mapping[str, float]) -> str:
+    """What came from a store since the loader was started, for all ranks of this host."""
+    if "store_requests" not in count:
+        return ""
+    said = {name: int(count[f"store_{name}"]) for name in ("requests", "retries", "hedges", "refetches", "waits")}
+    parts = [
+        f"{counted(said['requests'], 'request')} for {nbytes(count['store_nbytes'])}, ${count['store_dollars']:.4f}",
+        *([f"{nbytes(count['store_kept_nbytes'])} were kept here"] if count["store_kept_nbytes"] else []),
+        *([f"{said['retries']:,} asked again"] if said["retries"] else []),
+        *([f"{said['hedges']:,} asked twice at a time"] if said["hedges"] else []),
+        *([f"{said['refetches']:,} damaged on their way"] if said["refetches"] else []),
+        *([f"{counted(said['waits'], 'batch')} waited for it"] if said["waits"] else []),
+    ]
     return ", ".join(parts)
 
 

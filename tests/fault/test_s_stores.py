@@ -95,13 +95,12 @@ def test_s3_servers_that_are_overrun(
 def test_s3_what_is_refused_is_said_at_once(there: Open, fault_proxy: FaultProxy, status: int) -> None:
     dataset = there()
     fault_proxy.calm()
-    elsewhere = {"Location": "http://127.0.0.1:9/"} if status in (301, 307) else {}
-    fault_proxy.fault("status", status=status, code="Refused", path="shard-000007", headers=elsewhere)
+    fault_proxy.fault("status", status=status, code="Refused", path="shard-000007")
     with pytest.raises(SwiftLoaderError) as caught:
         Trained(dataset)
     told = str(caught.value)
     assert "shard-000007" in told
-    assert "http" not in told.replace("https://", "").replace("s3://", "") or status in (301, 307)
+    assert "http" not in told
     assert "Signature" not in told
     assert sum("shard-000007" in path for _, path, *_ in fault_proxy.seen()) <= 8
 
@@ -203,8 +202,8 @@ def test_s16_one_shard_that_is_missing_for_ever(undisturbed: Undisturbed, there:
     missing = {int(local[index][1]) for index in range(30, 40)}
     dataset = there()
     fault_proxy.fault("status", status=404, code="NoSuchKey", path="shard-000003")
-    with pytest.warns(RuntimeWarning, match="left out|skip"):
-        seen = Trained(dataset, on_error="skip", retries=0)
+    seen = Trained(dataset, on_error="skip", retries=0)
+    assert seen.left_out == len(missing) == 10
     assert sorted(seen.samples) == sorted(set(range(COUNT)) - missing)
     assert np.bincount(seen.samples).max() == 1
 

@@ -147,7 +147,7 @@ WRONG = [
     ("info", "{}", "--save", "x"),
     ("info", "{}", "--generation", "7"),
     ("info", "nowhere"),
-    ("ls", "s3://bucket/set"),
+    ("ls", "ftp://bucket/set"),
     ("cat", "{}", "20", "jpg"),
     ("cat", "{}", "3"),
     ("cat", "{}", "3", "png"),

@@ -242,7 +242,7 @@ WRONG = [
     ("create", MADE, "{}", "--maxsize", "huge"),
     ("create", MADE, "{}", "--quality", "0"),
     ("create", MADE, "{}", "--workers", "-1"),
-    ("create", MADE, "s3://bucket/set"),
+    ("create", MADE, "ftp://bucket/set"),
     ("convert", "nothing", "{}"),
     ("convert", str(WRITTEN / "mds"), "{}", "--format", "mds"),
     ("convert", str(WRITTEN / "mds"), "{}", "--format", "rows"),
