@@ -117,24 +117,33 @@ class _Seen(NamedTuple):
 
 
 _strangers: dict[int, int] = {}
-"""Processes that are not ours and never will be, each with when it began: to look at all of them again, before and
-after each test, would take longer than most tests."""
+"""Processes that are not ours and never will be, each with the inode of its folder, by which another of the same number
+is told apart: to read of all of them again, before and after each test, would take longer than most tests."""
 
 
 def _processes() -> frozenset[tuple[int, int]]:
     """Our descendants, and our orphans: what lost its parent while we were not looking is still ours."""
     me, ours = os.getpid(), set()
-    running = {pid: seen for pid in map(int, filter(str.isdigit, os.listdir("/proc"))) if (seen := _seen(pid))}
-    for gone in _strangers.keys() - running.keys():
+    there = {pid: inode for pid in map(int, filter(str.isdigit, os.listdir("/proc"))) if (inode := _inode(pid))}
+    for gone in _strangers.keys() - there.keys():
         del _strangers[gone]
+    known = _strangers.items() & there.items()
+    running = {pid: seen for pid, _ in there.items() - known if (seen := _seen(pid))}
     for pid, seen in running.items():
-        if pid == me or _strangers.get(pid) == seen.began:
+        if pid == me:
             continue
         if not _descends(pid, me, running) and not _is_orphan_of_ours(pid):
-            _strangers[pid] = seen.began
+            _strangers[pid] = there[pid]
         elif _counts(pid, seen):
             ours.add((pid, seen.began))
     return frozenset(ours)
+
+
+def _inode(pid: int) -> int:
+    try:
+        return os.stat(f"/proc/{pid}").st_ino
+    except OSError:
+        return 0  # gone
 
 
 def _seen(pid: int) -> _Seen | None:

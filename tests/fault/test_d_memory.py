@@ -22,6 +22,7 @@ from tests.fault.oracle import World
 from tests.fault.worlds import in_the_other_worlds
 from tests.large_datasets import Hungry, Large, few_addresses
 from tests.loaders import started
+from tests.slow import slow
 from tests.watching import ROOT, warm_python
 
 MB = 1 << 20
@@ -105,7 +106,7 @@ print(json.dumps(told))
 """
 
 
-@pytest.mark.parametrize("method", ["forkserver", pytest.param("spawn", marks=pytest.mark.soak)])
+@pytest.mark.parametrize("method", [slow("forkserver"), pytest.param("spawn", marks=pytest.mark.soak)])
 def test_d3_with_little_memory_left_there_are_fewer_slots_or_an_error_and_nobody_is_killed(tmp_path: Path, method: str):
     script = tmp_path / "script.py"
     script.write_text(IN_A_GROUP)

@@ -68,6 +68,7 @@ def end(process: subprocess.Popen, deadline_s: float) -> int | None:
         process.wait(10)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("row", QUICK_ROWS)
 def test_a_row_finds_something_wrong_in_torch_and_nothing_here(row: str, verdicts: dict):
     ours = verdicts["swift", row]

@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
+import pytest
+
 from swift_loader.testing import check, faulty
 from tests.watching import run_warm
 
@@ -44,6 +46,7 @@ class Images(GoodImages):
 """
 
 
+@pytest.mark.slow  # each check by itself: tests/integration/testing
 def test_the_code_of_the_page_runs_from_top_to_bottom(tmp_path):
     pieces = re.findall(r"^```python\n(.*?)^```$", PAGE.read_text(), re.MULTILINE | re.DOTALL)
     told = run_warm(tmp_path, BEFORE + "".join(pieces) + "\nprint('all of it')", timeout_s=100)

@@ -11,7 +11,7 @@ from tests.slow import slow
 ROOT = Path(__file__).resolve().parents[2]
 
 
-@pytest.mark.parametrize(("kills", "names"), [(15, "nameless"), slow(100, "nameless"), slow(100, "hidden")])
+@pytest.mark.parametrize(("kills", "names"), [(5, "nameless"), slow(100, "nameless"), slow(100, "hidden")])
 def test_it_writes_the_same_bytes_however_often_it_was_killed(tmp_path, kills, names):
     done = subprocess.run(
         [sys.executable, "-m", "tests.integration.killed_writers", str(tmp_path), str(kills), names],

@@ -14,6 +14,7 @@ import pytest
 from swift_loader import Cached, CacheSetting, SwiftLoader
 from tests.kept_datasets import Asked, Epochs, Halves, Mixed, Several, Texts, Twice, Wide, asked, then_shaken
 from tests.loaders import made, started, stream
+from tests.slow import slow
 from tests.watching import kill_one, plain, run_warm
 
 N = 48
@@ -41,7 +42,7 @@ def test_a_second_run_asks_for_nothing_and_gives_the_same(dataset, tmp_path):
     assert len(asked(tmp_path)) == N
 
 
-@pytest.mark.parametrize("count", [0, 2])
+@pytest.mark.parametrize("count", [slow(0), 2])
 def test_lists_of_large_arrays_are_read_to_where_they_are_sent_from(count: int, tmp_path):
     kwargs, more = {"folder": str(tmp_path)}, {"ragged": "list", "worker_per_consumer": count}
     plainly = stream(Wide, kwargs, epochs=3, **more)
@@ -55,7 +56,7 @@ def test_lists_of_large_arrays_are_read_to_where_they_are_sent_from(count: int, 
     assert 1 <= len(asked(tmp_path)) <= N // 2
 
 
-@pytest.mark.parametrize("count", [0, 2])
+@pytest.mark.parametrize("count", [slow(0), 2])
 def test_a_batch_that_fits_without_a_cache_fits_with_one(count: int, tmp_path):
     """Some leaves go to rows, and would take room twice behind them."""
     kwargs = {"folder": str(tmp_path)}

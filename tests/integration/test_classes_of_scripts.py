@@ -239,7 +239,7 @@ if __name__ == "__main__":
 """
 
 
-@pytest.mark.parametrize("method", ["spawn", slow("forkserver")])
+@pytest.mark.parametrize("method", [slow("spawn"), slow("forkserver")])
 def test_a_process_that_multiprocessing_has_spawned_has_loaders_of_the_scripts_classes(method: str, tmp_path):
     assert run_warm(tmp_path, SPAWNED, method) == "True {True}\nTrue [0, 2, 4, 6, 8, 10, 12, 14]\n"
 

@@ -18,6 +18,7 @@ def run(*words: str, root: Path) -> subprocess.CompletedProcess[str]:
     return subprocess.CompletedProcess(words, script.returncode, out, err)
 
 
+@pytest.mark.slow  # .ci/run calls the demo itself, too
 def test_the_demo_learns_and_tells_who_waited_for_whom(project_root: Path):
     result = run("-m", "swift_loader.cli.main", "demo", "--epochs", "3", root=project_root)
     assert result.returncode == 0, result.stderr
@@ -29,6 +30,7 @@ def test_the_demo_learns_and_tells_who_waited_for_whom(project_root: Path):
     assert max(map(len, result.stdout.splitlines())) <= 80
 
 
+@pytest.mark.slow
 def test_the_demo_fails_when_a_rank_fails(project_root: Path, tmp_path: Path):
     script = tmp_path / "broken_demo.py"
     script.write_text(

@@ -93,6 +93,7 @@ def test_every_rank_hears_of_a_setting_that_differs(name: str, one: dict, other:
         assert rank["after"] < 20
 
 
+@pytest.mark.slow
 def test_ranks_without_workers_hear_of_it_too(tmp_path):
     without = {"worker_per_consumer": 0}
     told = run_ranks(tmp_path, "mismatch", [{"seed": 1, **without}, {"seed": 2, **without}])

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from tests.gloo_ranks import run_ranks
+from tests.slow import slow
 
 #: Every rank goes through all cases in one life. At each step all add up what step they believe they are at, and at
 #: the epoch's end they say so in the same way: a rank with fewer steps would be heard at once, and not hang.
@@ -69,7 +70,7 @@ AWKWARD: list[Case] = [
 UNEVEN: Case = (101, {"batch_size": 8, "shuffle": False, "even": "none"})
 
 
-@pytest.mark.parametrize("world", [2, pytest.param(4, marks=pytest.mark.soak)])
+@pytest.mark.parametrize("world", [slow(2), pytest.param(4, marks=pytest.mark.soak)])
 def test_ranks_with_a_collective_at_each_step_take_the_same_steps(world: int, tmp_path):
     cases = [(count, {"seed": 1, **settings}) for count, settings in [*AWKWARD, UNEVEN]]
     told = run_ranks(tmp_path, IN_STEP, cases, world=world)

@@ -117,6 +117,7 @@ def test_a_family_is_this_process_and_all_below_it():
     assert pss is None or pss > 1 << 20
 
 
+@pytest.mark.slow
 def test_a_dataset_is_measured_beside_torch(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
     words = ["bench", SPEC.dataset, "--kwargs", json.dumps(SPEC.kwargs), "--batch-size", "16", "--workers", "1"]
     words += ["--sides", "swift", "torch", "--rounds", "1", "--seconds", "0.3", "--out", str(tmp_path), "--json"]

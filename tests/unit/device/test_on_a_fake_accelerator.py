@@ -28,7 +28,7 @@ def library(request):
     return build(request.config.cache.mkdir("fake_accelerator"))
 
 
-@pytest.mark.parametrize("count", [64, slow(160)])
+@pytest.mark.parametrize("count", [24, slow(160)])
 def test_every_scene_on_the_accelerator_ends_well(library, count):
     """All in one process, since torch takes a device once and for good."""
     words = ["tests.unit.device.on_the_fake_accelerator", str(library), str(count)]
