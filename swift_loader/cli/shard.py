@@ -43,6 +43,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> int:
     """Runs one; 1 if it failed, 2 if it was called wrongly, 130 if it was stopped by Ctrl-C."""
     name = arguments.shard_command
+    if getattr(arguments, "endpoint", None):  # for all processes that the command starts
+        os.environ["AWS_ENDPOINT_URL"] = arguments.endpoint
     try:
         return int(importlib.import_module(f"swift_loader.cli.shard_{name}").run(arguments))
     except BrokenPipeError:  # whoever read it, as `head` does, has enough

@@ -143,12 +143,16 @@ class LocalCopy:
     def __init__(self, store: BorrowedStore) -> None:
         folder = tempfile.TemporaryDirectory(prefix="swift-set-")
         self.path = folder.name
-        self._folder, self._pid = folder, os.getpid()
-        weakref.finalize(self, _let_go, folder, os.getpid())
+        let_go_with(self, folder)
         for name, _ in store.listed():
             target = Path(self.path, name)
             with target.open("xb") as file:
                 file.write(store.whole(name))
+
+
+def let_go_with(owner: object, folder: tempfile.TemporaryDirectory[str]) -> None:
+    """The folder goes with its owner; not with copies of it in forked processes."""
+    weakref.finalize(owner, _let_go, folder, os.getpid())
 
 
 def _let_go(folder: tempfile.TemporaryDirectory[str], pid: int) -> None:

@@ -26,6 +26,7 @@ from swift_loader.shards.epochs import Epochs
 from swift_loader.shards.flow import flowing
 from swift_loader.shards.places import Rank, joined, rank_of, torch_worker
 from swift_loader.shards.stages import DROPPED, Decode, Stage, ToTuple, through
+from swift_loader.shards.uncatalogued import OwnIndex, needs_index
 from swift_loader.shards.units import Units
 
 if TYPE_CHECKING:
@@ -86,8 +87,10 @@ class RemoteDataset(Chain):
             self._copy = LocalCopy(BorrowedStore(client.client, bucket, folder))
             client, bucket, folder = clients.FolderClient(self._copy.path), "", ""
         place = clients.where(client, bucket, folder)
+        self._own_index = OwnIndex(place) if generation is None and needs_index(place) else None
         self._source = ShardDataset(
             place.url, None, decode="bytes", generation=generation, client=place.client,
+            index=None if self._own_index is None else self._own_index.path,
             cache=cache, cache_limit=cache_limit, memory=memory,
         )  # fmt: skip
         self._links = Links()
@@ -227,8 +230,8 @@ class RemoteDataset(Chain):
     # ---- travelling -------------------------------------------------------------------------------------------------
 
     def __getstate__(self) -> dict[str, Any]:
-        state = {**self.__dict__, "_rank": joined() or self._rank, "_copy": None}
-        for made in ("_plans", "_reader", "_left"):
+        state = {**self.__dict__, "_rank": joined() or self._rank}
+        for made in ("_plans", "_reader", "_left", "_copy", "_own_index"):  # made anew there, or this process's
             state.pop(made, None)
         if _is_starting_a_process():
             state["_links"] = _by_value(self._links)

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import io
 import itertools
 import os
 import pickle
+import tarfile
 from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -268,6 +270,28 @@ def test_a_client_is_a_folder_or_a_server() -> None:
     for bucket, folder in (("a/b", "c"), ("..", "c"), ("a", "../c"), ("a", 3)):
         with pytest.raises(ConfigError, match=r"no (bucket|folder)|a folder is"):
             RemoteDataset(make_client("/nowhere"), bucket, folder)  # type: ignore[arg-type]
+
+
+@pytest.mark.filterwarnings("ignore:the tar files of:RuntimeWarning")
+def test_tar_files_without_a_catalog_are_gone_through(tmp_path: Path) -> None:
+    for number in range(3):
+        (tmp_path / "b" / "s").mkdir(parents=True, exist_ok=True)
+        with tarfile.open(tmp_path / "b" / "s" / f"part{number}.tar", "w") as tar:
+            for inner in range(4):
+                member = tarfile.TarInfo(f"{number}{inner}.txt")
+                member.size = 2
+                tar.addfile(member, io.BytesIO(b"%d%d" % (number, inner)))
+    dataset = RemoteDataset(make_client(tmp_path), "b", "s")
+    index = dataset._own_index
+    assert index is not None
+    found = sorted(text for (text,) in pickle.loads(pickle.dumps(dataset.decode().to_tuple("txt"))))
+    assert found == [f"{number}{inner}" for number in range(3) for inner in range(4)]
+    assert {path.suffix for path in (tmp_path / "b" / "s").iterdir()} == {".tar"}
+    folder = Path(index.path)
+    del dataset, index
+    assert not folder.exists()
+    with pytest.warns(RuntimeWarning, match="shard index"):
+        RemoteDataset(make_client(tmp_path), "b", "s")
 
 
 def test_a_prefix_is_no_folder(tmp_path: Path) -> None:
