@@ -43,6 +43,14 @@ class Ahead:
         self.followers[follower.name] = follower
         self._begun_s[follower] = monotonic()
 
+    def weigh(self) -> None:
+        """Those whose runs do not fit in besides those of the others have what they need by ranges."""
+        left = 0.9 * self._holdings.room.nbytes
+        for follower in self.followers.values():
+            nbytes = max(map(follower.open_nbytes, follower.courses), default=0.0)
+            follower.is_too_much = nbytes > left
+            left -= 0.0 if follower.is_too_much else nbytes
+
     def left(self, connection: Any) -> None:
         """A connection has ended; with the last one of a follower, that has too."""
         for follower in list(self.followers.values()):
@@ -78,7 +86,7 @@ class Ahead:
     def expecting(self, connection: Any, sample: int) -> tuple[Follower, Wanted] | None:
         """With what a sample will come that a connection asks for, and for whom."""
         for follower in self.followers.values():
-            if connection not in follower.steps:
+            if connection not in follower.steps or follower.is_too_much:
                 continue
             for wanted in follower.expecting(sample):
                 if not follower.is_taken(wanted) or (follower, wanted.epoch, wanted.number) in self._coming:
@@ -86,14 +94,15 @@ class Ahead:
         return None
 
     def is_new(self, connection: Any) -> bool:
-        """Whether it follows a plan of which nothing was asked for yet."""
-        return any(connection in one.steps and not one.has_begun for one in self.followers.values())
+        """Whether it follows a plan, or is in an epoch, of which nothing was asked for yet."""
+        mine = [one for one in self.followers.values() if connection in one.steps]
+        return any(not one.has_begun or not one.is_sure(one.front[0]) for one in mine)
 
     def due_s(self, of: ShardSet, follower: Follower, wanted: Wanted, queued_nbytes: int) -> float | None:
         """When it will be there that was not begun, behind so much that is asked for with it; None: nobody knows."""
         nbytes = int(wanted.samples * of.sample_nbytes[of.shard_of(wanted.first)])
         expected_s = of.network.expected_s(nbytes)
-        if expected_s is None or not self._rate or not follower.has_begun:
+        if expected_s is None or not self._rate or not follower.has_begun or not follower.is_sure(wanted.epoch):
             return None
         return max(expected_s, (queued_nbytes + nbytes) / self._rate)
 
@@ -118,6 +127,8 @@ class Ahead:
         now = monotonic()
         first: tuple[Follower, Wanted] | None = None
         for follower in self.followers.values():
+            if follower.is_too_much:
+                continue
             if not follower.has_begun and now - self._begun_s[follower] < _STAND_BACK_S:
                 continue
             wanted = follower.next()

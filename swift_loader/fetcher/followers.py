@@ -17,6 +17,8 @@ from swift_loader.plan.epoch_lanes import Need
 _BEHIND_STEPS, _SILENT_S = 64, 5.0
 #: The next epoch is asked for when so many stretches of this one are still to come.
 _LEFT = 64
+#: Workers make batches of the next epoch before anybody has asked for one: of small ones, a dozen each.
+_MADE_AHEAD = 16
 
 
 class Wanted(NamedTuple):
@@ -81,8 +83,24 @@ class Follower:
     """Of each epoch that it has told of."""
     steps: dict[Any, tuple[Step, float]] = field(default_factory=dict)
     """Where each connection is, and since when."""
+    is_too_much: bool = False
+    """Whether there is no room for its runs, and it has what it needs by ranges."""
     has_begun: bool = False
     """Whether it has had what it asked for once."""
+    begun_epoch: int | None = None
+    goes_on: bool = False
+    """Whether it has gone on to another epoch, and so may do so again."""
+
+    def is_at(self, connection: Any, step: Step) -> None:
+        """A worker begins a step."""
+        self.steps[connection] = step, monotonic()
+        if self.begun_epoch is None:
+            self.begun_epoch = step[0]
+        self.goes_on = self.goes_on or (step[0] > self.begun_epoch and step[1] >= _MADE_AHEAD * len(self.steps))
+
+    def is_sure(self, epoch: int) -> bool:
+        """Whether that epoch will be gone through: first batches are made by a loader that may be at its end."""
+        return self.goes_on or epoch == self.begun_epoch
 
     @property
     def front(self) -> Step:
@@ -117,13 +135,14 @@ class Follower:
             del self.courses[old]
         if epoch not in self.courses:
             return [epoch]
-        return [epoch + 1] if self.courses[epoch].left <= _LEFT and epoch + 1 not in self.courses else []
+        is_near = self.goes_on and self.courses[epoch].left <= _LEFT
+        return [epoch + 1] if is_near and epoch + 1 not in self.courses else []
 
     def next(self) -> Wanted | None:
         """What is needed first of what was not taken up yet."""
         epoch, step = self.front
         for when in (epoch, epoch + 1):
-            course = self.courses.get(when)
+            course = self.courses.get(when) if self.is_sure(when) else None
             # What is over by now was needed by nobody, or had by ranges: a training that goes on begins in its middle.
             number = None if course is None else course.next(step if when == epoch else 0)
             if number is not None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 from dataclasses import dataclass, field
 from time import monotonic
-from typing import Any, TypeAlias
+from typing import Any, Protocol, TypeAlias
 
 from swift_loader.errors import NoRoom
 from swift_loader.fetcher.counts import Counts
@@ -22,8 +22,16 @@ from swift_loader.stores.page import CELLS, Stretch
 #: One request is of so many bytes at most.
 PART_NBYTES = 8 << 20
 _LOOK_S = 0.25
+_HELD_S = 0.25
 
 Step: TypeAlias = tuple[int, int]
+
+
+class Holder(Protocol):
+    """A connection that asks for stretches."""
+
+    answered_s: float
+    """Since when it has had what it asked for; 0 as long as it waits."""
 
 
 @dataclass(eq=False)
@@ -35,11 +43,16 @@ class Holding:
     end: int
     uses: dict[Any, tuple[Step, Step]] = field(default_factory=dict)
     """Of each follower that needs it, the first and the last step."""
-    holders: set[Any] = field(default_factory=set)
+    holders: set[Holder] = field(default_factory=set)
     """Connections that have asked for it just now."""
     stretch: Stretch | None = None
     coming: asyncio.Task[None] | None = None
     since_s: float = field(default_factory=monotonic)
+
+    def may_go(self, *, is_urgent: bool) -> bool:
+        """Whether nobody waits for it, or is about to copy from it; those who have had time to do so ask again."""
+        now = monotonic()
+        return all(is_urgent and one.answered_s and now - one.answered_s > _HELD_S for one in self.holders)
 
     @property
     def nbytes(self) -> int:
@@ -166,14 +179,14 @@ class Holdings:
 
     def _make_room(self, *, is_urgent: bool) -> bool:
         """Lets go of one stretch that nobody has just asked for; whether there was one."""
-        there = [one for one in self.all() if one.stretch is not None and not one.holders]
+        there = [one for one in self.all() if one.stretch is not None and one.may_go(is_urgent=is_urgent)]
         unused = [one for one in there if not one.uses]
         if unused:
             self.let_go(min(unused, key=lambda one: one.since_s))
             return True
         if not is_urgent or not there:
             return False
-        self.let_go(max(there, key=lambda one: max(last for _, last in one.uses.values())))
+        self.let_go(max(there, key=lambda one: max((last for _, last in one.uses.values()), default=(0, 0))))
         self._counts.evicted_in_use += 1
         return True
 

@@ -13,7 +13,8 @@ import numpy as np
 from swift_loader.host.memfile import memory_file
 from swift_loader.stores import page
 
-_ALIGNMENT = 4096
+#: Stretches begin at multiples of it.
+ALIGNMENT = 4096
 _SEALS = fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW
 #: Others may map it from now on, and not write. Kernels before 5.1 do not know it.
 _FUTURE_WRITE = 0x10
@@ -61,7 +62,7 @@ class Room:
 
 
 def _rounded(nbytes: int) -> int:
-    return -(-nbytes // _ALIGNMENT) * _ALIGNMENT
+    return -(-nbytes // ALIGNMENT) * ALIGNMENT
 
 
 def _shared(name: str, nbytes: int) -> tuple[int, Any]:

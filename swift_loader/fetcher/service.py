@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from swift_loader.errors import ConfigError, ShardError
-from swift_loader.fetcher.ahead import AHEAD_NBYTES, Ahead
+from swift_loader.fetcher.ahead import Ahead
 from swift_loader.fetcher.counts import Counts
 from swift_loader.fetcher.followers import Follower
 from swift_loader.fetcher.holdings import Holdings
@@ -40,6 +40,7 @@ class Connection:
 
     def __init__(self, link: socket.socket) -> None:
         self.link = link
+        self.answered_s = 0.0
         self.inbox: asyncio.Queue[Message | None] = asyncio.Queue()
 
 
@@ -132,6 +133,9 @@ class Service:
             return self._welcome(words, message, fds)
         if self._network is None:
             raise ConfigError("nobody has told where the store is")
+        if "done" in words:
+            self._holdings.release(connection)
+            return {}
         for name, answer in (
             ("turn", self._turn), ("want", self._want), ("need", self._need), ("set", self._set),
         ):  # fmt: skip
@@ -172,7 +176,7 @@ class Service:
         self._holdings.release(connection)
         number, name, epoch, step = words["turn"]
         follower = self._follower(number, name)
-        follower.steps[connection] = (epoch, step), monotonic()
+        follower.is_at(connection, (epoch, step))
         self._holdings.passed(follower, follower.low)
         self._ahead.look()
         return {"tell": follower.missing_epochs()}
@@ -183,8 +187,8 @@ class Service:
         columns = np.frombuffer(message.data(), np.int64).reshape(4, -1)
         follower.told(epoch, Need(*columns), more=more)
         self._ahead.look()
-        is_too_much = not more and follower.open_nbytes(epoch) + AHEAD_NBYTES / 4 > self._holdings.room.nbytes
-        return {"too_much": is_too_much}
+        self._ahead.weigh()
+        return {}
 
     def _follower(self, number: int, name: Any) -> Follower:
         found = self._ahead.followers.get(name)
@@ -200,8 +204,10 @@ class Service:
         if words.get("fresh"):
             self._wishes.drop(of, wanted)
         try:
+            connection.answered_s = 0.0
             await self._wishes.have(connection, of, wanted)
         finally:
+            connection.answered_s = monotonic()
             for follower in self._ahead.followers.values():
                 follower.has_begun = follower.has_begun or connection in follower.steps
             self._ahead.look()

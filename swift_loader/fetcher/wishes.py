@@ -6,10 +6,12 @@ import asyncio
 from time import monotonic
 from typing import Any, NamedTuple
 
+from swift_loader.errors import NoRoom
 from swift_loader.fetcher.ahead import Ahead
 from swift_loader.fetcher.choice import Range, coalesced, is_worth_a_range
 from swift_loader.fetcher.counts import Counts
 from swift_loader.fetcher.holdings import Holding, Holdings
+from swift_loader.fetcher.room import ALIGNMENT
 from swift_loader.fetcher.sets import ShardSet
 
 
@@ -34,6 +36,9 @@ class Wishes:
 
     def __init__(self, holdings: Holdings, ahead: Ahead, counts: Counts) -> None:
         self._holdings, self._ahead, self._counts = holdings, ahead, counts
+        self._turns = asyncio.Condition()
+        self._busy_nbytes = 0
+        """What is asked for and not answered yet."""
 
     async def have(self, connection: Any, of: ShardSet, wanted: list[Wanted]) -> None:
         """Returns when all of it is there, and held until the connection goes on.
@@ -42,6 +47,23 @@ class Wishes:
             Exception: if it cannot be had.
         """
         self._counts.waits += 1
+        nbytes = sum(one.end - one.begin for one in wanted)
+        room_nbytes = self._holdings.room.nbytes
+        if nbytes + len(wanted) * ALIGNMENT > room_nbytes:
+            text = f"a batch takes {nbytes / 1e6:,.1f} MB, and the fetcher's memory has {room_nbytes / 1e6:,.1f} MB: "
+            raise NoRoom.of(f"{text}give it more (memory=), or take smaller batches", nbytes, room_nbytes)
+        async with self._turns:
+            # Two that each have half of the room would wait for each other.
+            await self._turns.wait_for(lambda: not self._busy_nbytes or self._busy_nbytes + nbytes <= room_nbytes // 2)
+            self._busy_nbytes += nbytes
+        try:
+            await self._had(connection, of, wanted)
+        finally:
+            self._busy_nbytes -= nbytes
+            async with self._turns:
+                self._turns.notify_all()
+
+    async def _had(self, connection: Any, of: ShardSet, wanted: list[Wanted]) -> None:
         alone, runs, waits = self._sorted(connection, of, wanted)
         waits += self._alone(connection, of, alone)
         await _all(waits)

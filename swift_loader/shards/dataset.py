@@ -150,6 +150,8 @@ class ShardDataset:
             wanted = self._wishes.of(shard.table)
             for entry, row in zip(entries.tolist(), at, strict=True):
                 samples[row] = self._sample(wanted, shard, entry)
+        if self._remote is not None:
+            self._remote.done()
         return samples
 
     def _sample(self, wanted: Granted, shard: OpenShard, entry: int) -> Any:
@@ -172,6 +174,8 @@ class ShardDataset:
     def _read_into(self, indices: Sequence[int], rows: Any) -> None:
         for shard, entries, at in self._brought(indices):
             self._wishes.of(shard.table).read_into(shard, entries, rows, at)
+        if self._remote is not None:
+            self._remote.done()
 
     def _by_shard(self, indices: Sequence[int]) -> list[tuple[OpenShard, NDArray[np.int64], list[int]]]:
         """The shards of these samples; with each its samples' numbers in there, and their places in ``indices``."""

@@ -34,6 +34,7 @@ if TYPE_CHECKING:
 
 #: A stretch is asked for again when it was taken away while it was copied; not for ever.
 _TIMES = 64
+_WANTED = "wanted"
 
 
 class RemoteSet:
@@ -98,6 +99,17 @@ class RemoteSet:
             missing = [wanted for shard, samples in shards for wanted in self._missing(link.arena, shard, samples)]
             if missing:
                 self.want(missing)
+                link.told.add(_WANTED)
+
+        self.fetched.by_link(do)
+
+    def done(self) -> None:
+        """What was brought is copied."""
+
+        def do(link: Link) -> None:
+            if _WANTED in link.told:
+                link.told.discard(_WANTED)
+                link.tell({"done": 1})
 
         self.fetched.by_link(do)
 
