@@ -56,6 +56,7 @@ class Trained:
                 self.after_a_batch()
                 before = time.monotonic()
             self.left_out = loader.statistics()["samples_skipped"]
+            self.state = loader.state_dict()
 
     def after_a_batch(self) -> None:
         """For those who do something meanwhile."""

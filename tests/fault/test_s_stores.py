@@ -5,7 +5,9 @@ from __future__ import annotations
 import functools
 import os
 import pickle
+import tempfile
 import time
+import traceback
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -231,6 +233,7 @@ def test_s13_secrets_are_nowhere(
 ) -> None:
     secrets = [s3_server.secret_key.encode(), s3_server.access_key.encode()]
     found: list[str] = []
+    commands: list[str] = []
 
     def look(where: str, data: bytes) -> None:
         found.extend(f"{secret!r} in {where}" for secret in secrets if secret in data)
@@ -238,35 +241,41 @@ def test_s13_secrets_are_nowhere(
     class Meanwhile(Trained):
         def after_a_batch(self) -> None:
             if len(self.batches) == 2:
-                _look_at_processes(look)
+                commands.extend(_look_at_processes(look))
 
     dataset = there()
-    look("pickle", pickle.dumps(dataset))
-    look("repr", repr(dataset).encode())
-    seen = Meanwhile(dataset, logger=str(tmp_path / "log"), trace_file=str(tmp_path / "trace.json"))
+    for one in (dataset, dataset._elsewhere.client):
+        look("pickle", pickle.dumps(one))
+        look("repr", repr(one).encode())
+    logger = {"path": str(tmp_path / "log"), "level": "DEBUG"}
+    seen = Meanwhile(dataset, logger=logger, trace_file=str(tmp_path / "trace.json"))
     assert seen.batches == undisturbed.batches
-    fault_proxy.fault("status", status=403, code=s3_server.secret_key)
-    with pytest.raises(SwiftLoaderError) as caught:
-        Trained(
-            dataset.__class__(dataset.url, FIELDS, client=dataset._elsewhere.client), replay=str(tmp_path / "replay")
-        )
-    look("error", str(caught.value).encode())
+    look("state", pickle.dumps(seen.state))
+    assert any("swift_loader.fetcher" in command for command in commands)
+    # A server that tells them back in its errors, and a batch that cannot be made.
+    other = there(memory=64 << 20)  # another fetcher, which has nothing yet
+    fault_proxy.fault("status", status=403, code=s3_server.secret_key, path="shard-", skip=4)
+    with pytest.raises(SwiftLoaderError, match="403") as caught:
+        Trained(other, replay_file=str(tmp_path / "failed.replay"), logger=logger)
+    look("error", "".join(traceback.format_exception(caught.value)).encode())
     look("output", "".join(capfd.readouterr()).encode())
-    for path in tmp_path.rglob("*"):
-        if path.is_file():
-            look(path.name, path.read_bytes())
+    files = [path for path in tmp_path.rglob("*") if path.is_file()]
+    assert {"log-0.log", "trace.json", "failed.replay"} <= {path.name for path in files}
+    for path in files:
+        look(path.name, path.read_bytes())
     assert not found
 
 
-def _look_at_processes(look: Callable[[str, bytes], None]) -> None:
-    """Command lines and environments of this process's descendants, and of the fetcher."""
-    for path in Path("/proc").iterdir():
-        if not path.name.isdigit():
+def _look_at_processes(look: Callable[[str, bytes], None]) -> list[str]:
+    """Command lines and environments of this process's descendants, and of the fetcher; which they were."""
+    seen = []
+    for pid in (path for path in Path("/proc").iterdir() if path.name.isdigit()):
+        try:
+            command, environment = (pid / "cmdline").read_bytes(), (pid / "environ").read_bytes()
+        except OSError:
             continue
-        for name in ("cmdline", "environ"):
-            try:
-                data = (path / name).read_bytes()
-            except OSError:
-                continue
-            if b"swift" in data and b"weed" not in data:
-                look(f"{path.name}/{name}: {data[:80]!r}", data)
+        if b"weed" not in command and (b"swift" in command or tempfile.gettempdir().encode() in environment):
+            look(f"cmdline of {command[:80]!r}", command)
+            look(f"environ of {command[:80]!r}", environment)
+            seen.append(command.decode(errors="replace"))
+    return seen
