@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import os
 import pickle
+import shutil
 import tempfile
 import time
 import traceback
@@ -14,12 +15,13 @@ from typing import Any
 
 import pytest
 
-from swift_loader.errors import SwiftLoaderError
-from swift_loader.shards import ShardDataset
+from swift_loader.errors import ShardError, SwiftLoaderError
+from swift_loader.shards import ShardDataset, make_client
 from tests.buckets import BATCH, COUNT, FIELDS, Trained, opened, put_set, write_set
 from tests.fault_proxy import FaultProxy
 from tests.s3_server import S3Server, binary
 from tests.slow import slow
+from tests.tls_terminator import Terminator, make_authority, make_certificate
 
 pytest.importorskip("obstore")
 KEY = "stores/set"
@@ -226,6 +228,41 @@ def test_s15_the_server_is_killed_and_started_again(tmp_path: Path, undisturbed:
 
         seen = Meanwhile(dataset, data_queue_size=1)
         assert seen.batches == undisturbed.batches
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(shutil.which("openssl") is None, reason="the program openssl makes the certificates")
+@pytest.mark.parametrize(
+    ("alternative", "days", "is_trusted", "is_read"),
+    [
+        ("IP:127.0.0.1", 2, True, True),
+        ("IP:127.0.0.1", 2, False, False),
+        ("DNS:other.example", 2, True, False),
+        ("IP:127.0.0.1", 0, True, False),
+    ],
+)
+def test_s14_certificates_are_checked(
+    s3_server: S3Server, bucket: str, tmp_path: Path, alternative: str, days: int, is_trusted: bool, is_read: bool
+) -> None:
+    authority = make_authority(tmp_path)
+    certificate = make_certificate(tmp_path, "server", alternative, days)
+    with Terminator(certificate, s3_server.port) as server:
+        client: Any = make_client(
+            f"https://127.0.0.1:{server.port}", s3_server.access_key, s3_server.secret_key,
+            certificates=authority if is_trusted else None,
+        )  # fmt: skip
+
+        def opened_there() -> ShardDataset:
+            return ShardDataset(f"s3://{s3_server.bucket}/{bucket}", FIELDS, client=client)
+
+        if is_read:
+            dataset = opened_there()
+            assert len(dataset) == COUNT
+            assert dataset[5][0].nbytes == 20_000
+            del dataset
+        else:
+            with pytest.raises(ShardError, match="certificate"):
+                opened_there()
 
 
 def test_s13_secrets_are_nowhere(
