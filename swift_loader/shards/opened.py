@@ -15,7 +15,7 @@ import numpy as np
 
 from swift_loader.errors import ConfigError, ShardError
 from swift_loader.host.mapping import MappedFile
-from swift_loader.host.xxhash import digest_of, digest_of_parts
+from swift_loader.host.xxhash import digest_of, digest_of_parts, digests_of_rows
 from swift_loader.shards.folder import Folder
 from swift_loader.shards.opening import read_table
 from swift_loader.shards.remote import RemoteFile
@@ -23,6 +23,8 @@ from swift_loader.shards.rows import RowReader
 from swift_loader.shards.table import ABSENT, UNCHECKED, Table
 
 if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
     from swift_loader.host.mapping import Bytes
     from swift_loader.shards.fields import Field
     from swift_loader.shards.sets import OpenedSet
@@ -31,6 +33,9 @@ if TYPE_CHECKING:
 _MOST_OPEN = 128
 #: Of those that are elsewhere, only the table is here.
 _MOST_REMOTE = 512
+#: Arrays up to this size are read many at once.
+_SMALL_NBYTES = 4096
+_BLOCK = 512
 
 
 class OpenShard:
@@ -101,6 +106,11 @@ class OpenShard:
                 ShardError(f"the sample has no {self.table.fields[field].name!r}"), int(samples[missing[0]])
             )
         size, head_nbytes = rows.shape[1], self.table.fields[field].skip
+        if head_nbytes + size <= _SMALL_NBYTES:
+            # What is wrong with those that are left is seen one by one.
+            left = self._gather(offsets, entries[:, 2], head_nbytes, rows, at)
+            samples, offsets, entries = samples[left], offsets[left], entries[left]
+            at = [at[one] for one in left.tolist()]
         begins = offsets + head_nbytes
         are_there = self.file.are_there(offsets, begins + size)
         data, copy, has_checksums = self.file.data, self._copy, self._has_checksums
@@ -112,13 +122,31 @@ class OpenShard:
                 target[...] = data[begin : begin + size]
             else:
                 copy(begin, target, sample)
-            if not has_checksums:
-                continue
-            if self._digest(begin, head_nbytes, target, sample) != digest:
+            if has_checksums and self._digest(begin, head_nbytes, target, sample) != digest:
                 if self.file.again(begin - head_nbytes, begin + size):
                     copy(begin, target, sample)
                 if self._digest(begin, head_nbytes, target, sample) != digest:
                     raise self._damaged(sample, begin - head_nbytes)
+
+    def _gather(self, offsets: Any, digests: Any, head_nbytes: int, rows: Any, at: Sequence[int]) -> NDArray[np.int64]:
+        """Puts small arrays to their rows all at once, as far as they are right; tells which are not.
+
+        Members of a tar begin at whole blocks, so that they are gathered as rows of the file seen as blocks: a third of
+        what it takes to copy and check each by itself.
+        """
+        everything = np.arange(len(offsets))
+        size = head_nbytes + rows.shape[1]
+        count = -(-size // _BLOCK)
+        is_mapped = isinstance(self.file, MappedFile)  # what is elsewhere lies in pieces
+        if not is_mapped or (offsets % _BLOCK).any() or not self.file.are_there(offsets, offsets + count * _BLOCK):
+            return everything
+        blocks = self.file.data[: len(self.file.data) // _BLOCK * _BLOCK].reshape(-1, _BLOCK)
+        wanted = (offsets // _BLOCK)[:, None] + np.arange(count)
+        found = blocks.take(wanted, axis=0, mode="clip").reshape(len(offsets), -1)[:, :size]
+        rows[at] = found[:, head_nbytes:]
+        if not self._has_checksums:
+            return everything[:0]
+        return np.flatnonzero(digests_of_rows(np.ascontiguousarray(found)) != digests)
 
     def _digest(self, begin: int, head_nbytes: int, target: Any, sample: int) -> int:
         if not head_nbytes:

@@ -20,7 +20,7 @@ FEW, MANY, TURNS = 2_000, 100_000, 8
 def store(tmp_path, monkeypatch):
     shards.create(Mixed(6), tmp_path, maxcount=3)
     there = InMemory.of(tmp_path)
-    monkeypatch.setattr(verifying, "store_at", lambda where: where)
+    monkeypatch.setattr(verifying, "store_at", lambda where, client: where)
     assert verify(there) == []
     return there
 
