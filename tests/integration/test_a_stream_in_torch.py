@@ -14,6 +14,7 @@ from torch.utils.data import DataLoader
 
 from swift_loader import ConfigError, SwiftLoader
 from swift_loader.shards import RemoteDataset, create, make_client
+from tests.s3_server import S3Server
 from tests.slow import slow
 from tests.streams import changed
 
@@ -104,6 +105,29 @@ def test_swift_loader_says_where_batches_are_made(remote: RemoteDataset) -> None
     loader = SwiftLoader.from_dataset(changed(remote).batched(BATCH), BATCH, nb_consumer=1, worker_per_consumer=1)
     with loader, pytest.raises(ConfigError, match="give batch_size to the loader"):
         loader.start(0)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("method", ["fork", "spawn", "forkserver"])
+def test_a_set_in_a_store_is_the_same_stream(
+    remote: RemoteDataset, server: Path, s3_server: S3Server, monkeypatch: pytest.MonkeyPatch, method: str
+) -> None:
+    pytest.importorskip("obstore")
+    monkeypatch.setenv("SWIFT_LOADER_FETCHER_LINGER_S", "0.3")
+    for path in (server / "bucket" / "set").iterdir():
+        s3_server.put(f"torch/set/{path.name}", path.read_bytes())
+    client = make_client(s3_server.endpoint, s3_server.access_key, s3_server.secret_key)
+    there = RemoteDataset(client, s3_server.bucket, "torch/set").decode().to_tuple("x.npy", "cls")
+    here, there = changed(remote).batched(BATCH), changed(there).batched(BATCH)
+    loader = DataLoader(there, num_workers=3, batch_size=None, multiprocessing_context=method, persistent_workers=True)
+    for _ in range(2):
+        for mine, other in zip(here, loader, strict=True):
+            assert (mine[0] == other[0].numpy()).all()
+            assert mine[1].tolist() == other[1].tolist()
+    told = there.statistics()
+    assert told is not None
+    assert told["requests"] > 3
+    del there, loader
 
 
 @pytest.mark.slow

@@ -31,6 +31,11 @@ def test_no_loaders():
     assert page() == "No loader of yours runs on this machine."
 
 
+def test_what_was_fetched_from_a_store_is_a_line():
+    assert "  store: 8 requests for 8 MB\n" in page(shown(store="8 requests for 8 MB")) + "\n"
+    assert "store" not in page(shown())
+
+
 def test_a_consumer_that_waits_now_starves_now():
     stuck = shown(is_waiting=True, since_ns=100 * S)
     assert "starved 62%  waits for 10 s" in page(stuck, at_s=110)
