@@ -29,7 +29,7 @@ from swift_loader.consumer.placement import (
 from swift_loader.consumer.ranks import Lot
 from swift_loader.consumer.replay import Replay
 from swift_loader.consumer.runtime import Runtime, refuse_other_settings
-from swift_loader.consumer.samples import Samples
+from swift_loader.consumer.samples import STARTED_IS_NOT_SENT, Samples
 from swift_loader.consumer.torchlike import TorchLike
 from swift_loader.engines.choose import begin_early
 from swift_loader.errors import ConfigError, LoaderClosed
@@ -44,14 +44,6 @@ if TYPE_CHECKING:
     import torch
 
     from swift_loader.tuning import Tuning, Wishes
-
-
-_STARTED = (
-    "a loader that was started cannot be pickled: send it before start(). If nobody meant to send it, then something "
-    "that is sent to workers holds it: mostly a function that uses `self`, such as "
-    "`dataset_class=lambda: Images(self.folder)` in a class that has the loader, or a trainer that does. Give it what "
-    "it needs instead, as in `folder = self.folder` and `lambda: Images(folder)`, or through dataset_kwargs"
-)
 
 
 class SwiftLoader(TorchLike):
@@ -115,6 +107,20 @@ class SwiftLoader(TorchLike):
         loader = cls(type(dataset), {}, batch_size, nb_consumer, worker_per_consumer, shuffle, **settings)
         loader._samples = samples
         return loader
+
+    @classmethod
+    def connect(cls, servers: str, key: str | Path | None = None, **settings: Unpack[Settings]) -> Self:
+        """A loader whose batches are made by servers (`serve`), with the settings that they have: docs/server.md."""
+        from swift_loader.serving.connecting import connected  # noqa: PLC0415 - msgspec is an extra
+
+        return cls.from_dataset(**connected(servers, key, settings), **settings)
+
+    def serve(self, address: str = "tcp://127.0.0.1:5557", *, key: Any = None) -> None:
+        """Makes batches for loaders that `connect`, until the process is ended. ``key``: docs/server.md."""
+        from swift_loader.serving.server import serve  # noqa: PLC0415 - msgspec is an extra
+
+        self._refuse_closed()
+        serve(self._recipe, address, key)
 
     def start(
         self,
@@ -187,8 +193,7 @@ class SwiftLoader(TorchLike):
         if runtime is not None and runtime.plan is not None:
             return runtime.plan.step_count(runtime.course.epoch, runtime.consumer)
         config = self._config
-        recipe = Recipe(None, {}, None, config, self._lot.seed, 0)
-        plan = recipe.plan(self._samples.facts_for(config.plan))
+        plan = Recipe(None, {}, None, config, self._lot.seed, 0).plan(self._samples.facts_for(config.plan))
         return own_count([plan.step_count(0, consumer) for consumer in range(config.consumer_count)])
 
     def __bool__(self) -> bool:
@@ -328,9 +333,6 @@ class SwiftLoader(TorchLike):
 
         It makes and closes loaders of its own. ``consumer_ms`` is how long a training step takes; with 0 batches are
         taken as fast as they come. `swift_loader.tuning.Wishes` tells the other arguments.
-
-        Example:
-            >>> SwiftLoader(Images, {}, 64, 1, **loader.tune(consumer_ms=40).settings)  # doctest: +SKIP
         """
         from swift_loader import tuning  # noqa: PLC0415 - who does not tune does not pay for it
 
@@ -362,25 +364,22 @@ class SwiftLoader(TorchLike):
         runtime = self.__dict__.get("_runtime")
         if runtime is None or self._closed or os is None:  # at the very end of an interpreter its modules are gone
             return
-        if os.getpid() != runtime.pid:
-            return
-        if not sys.is_finalizing():  # else its threads have ended, the rest ends with the process, and names are gone
-            runtime.abandon()
-        warnings.warn(
-            f"{self!r} was not closed: use `with`, or call close()", ResourceWarning, source=self, stacklevel=2
-        )
+        if os.getpid() == runtime.pid:
+            if not sys.is_finalizing():  # else its threads have ended, the rest ends with it, and names are gone
+                runtime.abandon()
+            text = f"{self!r} was not closed: use `with`, or call close()"
+            warnings.warn(text, ResourceWarning, source=self, stacklevel=2)
 
     def __repr__(self) -> str:
         name = getattr(self._samples.dataset_class, "__name__", repr(self._samples.dataset_class))
         state = "closed" if self._closed else "new" if self._runtime is None else repr(self._runtime)
         config = self._config
-        return (
-            f"<SwiftLoader {name} {config.consumer_count}x{config.worker_count} batch_size={config.batch_size} {state}>"
-        )
+        size = f"{config.consumer_count}x{config.worker_count} batch_size={config.batch_size}"
+        return f"<SwiftLoader {name} {size} {state}>"
 
     def __getstate__(self) -> dict[str, Any]:
         if self._runtime is not None:
-            raise ConfigError(_STARTED)
+            raise ConfigError(STARTED_IS_NOT_SENT)
         return self.__dict__.copy()
 
     def _agreed_seed(self) -> int:

@@ -25,6 +25,7 @@ COMMANDS = {
     "doctor": Command("swift_loader.cli.doctor", "check this machine and say what to change"),
     "keygen": Command("swift_loader.cli.keygen", "make a key for a server and its clients"),
     "replay": Command("swift_loader.cli.replay", "make one batch of a run again, under a debugger if need be"),
+    "serve": Command("swift_loader.cli.serve", "make batches for loaders on this machine or others"),
     "shard": Command("swift_loader.cli.shard", "make and look at sets of shards: tar files with an index"),
     "top": Command("swift_loader.cli.top", "show the loaders that run on this machine"),
     "tune": Command("swift_loader.cli.tune", "find how many workers, threads and queued batches this machine wants"),

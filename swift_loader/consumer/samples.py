@@ -18,6 +18,14 @@ if TYPE_CHECKING:
     from swift_loader.plan.plan import Plan
 
 
+STARTED_IS_NOT_SENT = (
+    "a loader that was started cannot be pickled: send it before start(). If nobody meant to send it, then something "
+    "that is sent to workers holds it: mostly a function that uses `self`, such as "
+    "`dataset_class=lambda: Images(self.folder)` in a class that has the loader, or a trainer that does. Give it what "
+    "it needs instead, as in `folder = self.folder` and `lambda: Images(folder)`, or through dataset_kwargs"
+)
+
+
 class Samples:
     """What a loader was given to load from."""
 

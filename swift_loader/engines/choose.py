@@ -6,6 +6,7 @@ import sys
 from typing import TYPE_CHECKING, Any
 
 from swift_loader.errors import ConfigError
+from swift_loader.wire.remote_samples import RemoteSamples
 
 if TYPE_CHECKING:
     from swift_loader.pool.process import Site
@@ -26,7 +27,8 @@ def sites_for(recipe: Recipe) -> list[Site]:
     from swift_loader.engines.local import LocalEngine  # noqa: PLC0415
     from swift_loader.pool.process import Site  # noqa: PLC0415
 
-    return [Site(LocalEngine(recipe, recipe.config.start_method), recipe.config.worker_count)]
+    width = recipe.dataset.width if isinstance(recipe.dataset, RemoteSamples) else 1
+    return [Site(LocalEngine(recipe, recipe.config.start_method), recipe.config.worker_count, width)]
 
 
 def begin_early(config: LoaderConfig, dataset_class: Any) -> None:

@@ -96,6 +96,11 @@ class Doorman:
             door.settimeout(0.0)
             self._poll.register(fd, select.POLLIN)
 
+    @property
+    def fds(self) -> list[int]:
+        """Those of strangers, and of the doors: a child that is forked for a guest has nothing to do with them."""
+        return [*self._strangers, *self._doors, self._spare]
+
     def watch(self, fd: int) -> None:
         """Has `turn` come back when there is something to read here."""
         self._poll.register(fd, select.POLLIN)

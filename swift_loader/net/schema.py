@@ -5,7 +5,8 @@ Nothing here can name code: numbers, texts and bytes of bounded length, in place
 
 from __future__ import annotations
 
-from typing import Annotated, Any, TypeVar
+from collections.abc import Callable
+from typing import Annotated, Any, Literal, TypeVar
 
 from swift_loader import __version__
 from swift_loader.errors import ConfigError, ProtocolError
@@ -135,3 +136,100 @@ def common_version(said: Hello) -> int | None:
 def described(batch: Batch) -> list[Described]:
     """The arrays that a batch announces."""
     return [Described(dtype, tuple(shape), is_fortran) for dtype, shape, is_fortran in batch.arrays]
+
+
+# ---- of loaders ------------------------------------------------------------------------------------------------------
+
+
+class Facts(Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
+    """What a loader's plan is made of."""
+
+    sample_count: Count
+    batch_size: Annotated[int, Meta(ge=1, le=1 << 40)]
+    consumer_count: Annotated[int, Meta(ge=1, le=1 << 31)]
+    shuffle: bool
+    seed: Annotated[int, Meta(ge=0)]
+    window: Count
+    mix: Count
+    even: Name
+    drop_last: bool
+    elastic: bool
+    runs: Annotated[list[Count], Meta(max_length=1 << 17)] | None
+    random_per: Name
+
+
+class Leaf(Struct, frozen=True, array_like=True, forbid_unknown_fields=True, tag="l"):
+    """The end of a path in a batch."""
+
+    path: Annotated[str, Meta(max_length=4096)]
+
+
+class Branch(Struct, frozen=True, array_like=True, forbid_unknown_fields=True, tag="b"):
+    """A container in a batch."""
+
+    kind: Literal["dict", "list", "tuple"]
+    keys: Annotated[list[str | int | float | bool | None], Meta(max_length=4096)]
+    children: Annotated[list[Leaf | Branch], Meta(max_length=4096)]
+    path: Annotated[str, Meta(max_length=4096)]
+
+
+class Column(Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
+    """One leaf of a batch, for all rows."""
+
+    kind: Literal["array", "objects"]
+    dtype: Annotated[str, Meta(max_length=40)]
+    shape: Annotated[list[Count], Meta(max_length=32)]
+    viewed_as: Annotated[str, Meta(max_length=40)]
+
+
+class Spec(Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
+    """The make of a batch. Its sizes are computed from types and shapes, and its places looked at."""
+
+    kind: Literal["columns", "object"]
+    structure: Leaf | Branch
+    columns: Annotated[list[Column], Meta(max_length=4096)]
+    capacity: Count
+    offsets: Annotated[list[Count], Meta(max_length=4096)]
+    nbytes: Count
+
+
+class Parcel(Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
+    """A batch of a loader: in the bulk are its columns and, behind them, its objects."""
+
+    epoch: Count
+    step: Count
+    rows: Count
+    objects_nbytes: Count
+    cost: Annotated[list[Annotated[int, Meta(ge=-1, le=(1 << 62))]], Meta(min_length=9, max_length=9)]
+    skipped: Annotated[list[tuple[Count, Annotated[str, Meta(max_length=400)]]], Meta(max_length=65_536)]
+    spec: Spec
+
+
+class Ext(Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
+    """An array or a number of numpy's or torch's, in an object."""
+
+    dtype: Annotated[str, Meta(max_length=40)]
+    shape: Annotated[list[Count], Meta(max_length=32)]
+    data: bytes
+
+
+def write_value(value: Any) -> bytes:
+    """Numbers, texts, bytes, lists and dicts, and `Extension`."""
+    return _encoder.encode(value)
+
+
+def extension(code: int, data: bytes) -> Any:
+    """Something else, by a number."""
+    return msgspec.msgpack.Ext(code, data)
+
+
+def read_value(data: bytes | memoryview, extensions: Callable[[int, memoryview], Any]) -> Any:
+    """What `write_value` wrote.
+
+    Raises:
+        ProtocolError: if it is nothing of that.
+    """
+    try:
+        return msgspec.msgpack.Decoder(ext_hook=extensions).decode(data)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError, TypeError) as error:
+        raise ProtocolError(f"what came is no value: {str(error)[:200]}") from error

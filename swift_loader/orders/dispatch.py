@@ -15,6 +15,7 @@ import heapq
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from swift_loader.orders.asked import Asked
 from swift_loader.orders.behind import Behind
 from swift_loader.orders.homecoming import Homecoming
 from swift_loader.orders.hunger import Hunger
@@ -68,12 +69,13 @@ class Dispatch:
         self._redo: list[Ticket] = []
         """Tickets that must be made again, or wait for a slot; the lowest first."""
         self._charges = Charges(config)
-        self._tickets = Tickets(plan, recipe.consumer, self._merge.epoch)
+        self.tickets: Tickets | Asked = Tickets(plan, recipe.consumer, self._merge.epoch)
+        """Others may stand here before the first is given out."""
         self.stock = Stock(config)
         self.hunger = Hunger(books, self.stock)
         self.homecoming = Homecoming(self._ledger)
         self._behind = Behind(books)
-        self._tickets.turn_to(Position())
+        self.tickets.turn_to(Position())
 
     def restart(self, at: Position) -> list[Delivery]:
         """What is wanted next is another step than the next one; gives back what was merged or waiting and is void."""
@@ -86,8 +88,8 @@ class Dispatch:
         self._redo.clear()
         self._behind.clear()
         self._charges.clear()
-        void = self._merge.restart(self._tickets.next_seq)
-        self._tickets.turn_to(at)
+        void = self._merge.restart(self.tickets.next_seq)
+        self.tickets.turn_to(at)
         return void
 
     def orders_for(self, book: Book) -> list[Order]:
@@ -194,7 +196,7 @@ class Dispatch:
     @property
     def next_seq(self) -> int:
         """The number of the next new ticket; all before it were given out."""
-        return self._tickets.next_seq
+        return self.tickets.next_seq
 
     @property
     def wants_slot(self) -> bool:
@@ -215,10 +217,10 @@ class Dispatch:
         if self._redo:
             # Not to a worker that has yet to answer that the ticket was taken back from it: it could not say which.
             return None if self._redo[0].seq in book.outstanding else heapq.heappop(self._redo)
-        if not self._tickets or self.stock.is_enough(book, most):
+        if not self.tickets or self.stock.is_enough(book, most):
             return None
         if len(book.outstanding) + book.unmerged < most_ahead and not (self.stock.is_short and self._is_full(book)):
-            return self._tickets.take()
+            return self.tickets.take()
         return None if book.outstanding else self._stuck_behind()
 
     def _is_full(self, book: Book) -> bool:

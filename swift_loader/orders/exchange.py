@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 
 from swift_loader.errors import FailureReport, LoaderClosed, NoRoom
 from swift_loader.host.memory import free_nbytes
+from swift_loader.orders.asked import Asked
 from swift_loader.orders.dispatch import Dispatch
 from swift_loader.orders.lease import Copies, Lease, Returns
 from swift_loader.orders.ledger import Holder, Ledger
@@ -60,6 +61,8 @@ class Exchange:
         self._specs = Specs()
         self.dispatch: Dispatch | None = None
         """Once there is a plan. Others only look at it."""
+        self.asked: Asked | None = None
+        """What is wanted, where that is asked for one by one; else it is the plan's next."""
 
     @property
     def plan(self) -> Plan | None:
@@ -72,6 +75,15 @@ class Exchange:
             self.dispatch = Dispatch(
                 self._recipe, plan, self._ledger, self._shelf, self._slot_words, self._books
             )  # fmt: skip
+            if self.asked is not None:
+                self.dispatch.tickets = self.asked
+
+    def ask(self, epoch: int, step: int) -> None:
+        """This batch is wanted, after all that were asked for before. Called by any thread."""
+        with self._lock:
+            assert self.asked is not None
+            self.asked.ask(epoch, step)
+            _ring([book for book in self._books if book.takes_orders])
 
     # Called by the consumer's thread, or the landing thread where there is one ----------------------------------------
 

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from swift_loader.errors import LoaderClosed, WorkerStartFailed
 from swift_loader.host.limits import begin
+from swift_loader.orders.asked import Asked
 from swift_loader.orders.exchange import Exchange
 from swift_loader.orders.tickets import Delivery, Failed
 from swift_loader.pool import failures
@@ -24,6 +25,7 @@ from swift_loader.pool.starter import Launcher, Starter
 from swift_loader.pool.supervisor import Supervisor
 from swift_loader.pool.telecom import Telecom
 from swift_loader.pool.view import Onlooker, View
+from swift_loader.wire.remote_samples import RemoteSamples
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -50,6 +52,7 @@ class Pool:
         most_slots = slots_allowed(config.worker_count)
         self._recipe = recipe
         self._config = config
+        self._is_remote = isinstance(recipe.dataset, RemoteSamples)
         self._notes = Notes()
         self._lights = lights = Lights(self._put_out)
         ground = ground_of(recipe, self._notes.put)
@@ -113,6 +116,14 @@ class Pool:
                     raise
         finally:
             self._lights.leaves()
+
+    def begin_asked(self) -> None:
+        """From the start, only what `ask` names is made, in that order; `take` gives it. Called before `open`."""
+        self._exchange.asked = Asked()
+
+    def ask(self, epoch: int, step: int) -> None:
+        """This batch is wanted, after all that were asked for before. Called by any thread."""
+        self._exchange.ask(epoch, step)
 
     def _take_on(self, lines: list[Line]) -> None:
         for line in lines:
@@ -202,7 +213,8 @@ class Pool:
     def statistics(self) -> dict[str, float]:
         """Slots, counted, workers that had grown too large, and what was kept."""
         kept = kept_statistics(self._config, [line.cell for line in self._lines])
-        return {**self._exchange.statistics(), "workers_recycled": self._supervisor.recycled, **kept}
+        servers = {"servers_lost": self._supervisor.reconnected} if self._is_remote else {}
+        return {**self._exchange.statistics(), "workers_recycled": self._supervisor.recycled, **servers, **kept}
 
     # Closing ----------------------------------------------------------------------------------------------------
 

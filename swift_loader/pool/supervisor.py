@@ -62,6 +62,8 @@ class Supervisor:
         """As the first worker has told them."""
         self.recycled = 0
         """Workers that had grown too large."""
+        self.reconnected = 0
+        """Connections to servers that were lost."""
         self.is_open = False
         """All workers were started once: from now on the pool goes on without one of them."""
         self.fatal: BaseException | None = None
@@ -206,5 +208,9 @@ class Supervisor:
         most = self._config.max_worker_nbytes or 0
         if leaving.first_nbytes > most:
             self.broke(failures.too_large_at_once(line.name, leaving.first_nbytes, most))
-        self.recycled += 1
+        if leaving.why:
+            self._notes.put_once(leaving.why)
+            self.reconnected += 1
+        else:
+            self.recycled += 1
         line.takes_leave()

@@ -14,16 +14,11 @@ import contextlib
 import logging
 import os
 import select
-import signal
 import socket
-import traceback
-from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any
 
-from swift_loader.engines import copied
-from swift_loader.engines.lifeline import Lifeline, is_readable
-from swift_loader.engines.server import pidfd_of, status_of
+from swift_loader.engines.forking import Child, forked, refuse_to_fork
+from swift_loader.engines.server import status_of
 from swift_loader.errors import ConfigError, DataError, PeerError
 from swift_loader.net.address import DEFAULT_PORT, Address
 from swift_loader.net.doorman import listening
@@ -35,26 +30,7 @@ from swift_loader.worker import guard
 
 _log = logging.getLogger("swift_loader.server")
 _TURN_S = 1.0
-_END_S = 1.0
 _MOST_TEXT = 60_000
-
-
-@dataclass(slots=True)
-class _Child:
-    """A process that this one has forked."""
-
-    pid: int
-    pidfd: int
-    lifeline: Lifeline
-
-    def end(self) -> None:
-        """Kills it with all that it has started, and buries it."""
-        with contextlib.suppress(ProcessLookupError):
-            signal.pidfd_send_signal(self.pidfd, signal.SIGKILL)
-        self.lifeline.cut()
-        is_readable(self.pidfd, _END_S)
-        status_of(self.pidfd)
-        os.close(self.pidfd)
 
 
 def start_server(
@@ -84,7 +60,7 @@ def start_server(
     """
     if not callable(getattr(data_stream, "get_epoch_iterator", None)):
         raise ConfigError(f"a stream has get_epoch_iterator(), and a {type(data_stream).__name__} has none")
-    _refuse_to_fork()
+    refuse_to_fork("start_server")
     hwm = whole("hwm", hwm, least=1)
     address = Address(host, whole("port", port, least=0))
     keys = None if key is None else Keys(key)  # type: ignore[arg-type] # of texts or paths
@@ -105,12 +81,10 @@ class _Server:
         self._stream = stream
         self._door = door
         self._ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        self._producers: dict[int, _Child] = {}
+        self._producers: dict[int, Child] = {}
         self._number = 0
         self._first, first = os.pipe2(os.O_CLOEXEC)
-        self._doorkeeper = self._forked(
-            "swift-door", lambda: be_the_door([door], theirs, keys, hwm), [self._ours.fileno()]
-        )
+        self._doorkeeper = forked("swift-door", lambda: be_the_door([door], theirs, keys, hwm), [self._ours.fileno()])
         theirs.close()
         self._fork_producer(first)
         os.close(first)
@@ -170,41 +144,7 @@ class _Server:
         self._number += 1
         ours, theirs = socket.socketpair()
         keep_out = [self._ours.fileno(), self._door.fileno(), ours.fileno()]
-        child = self._forked(f"swift-stream-{self._number}", lambda: produce(self._stream, theirs, first), keep_out)
+        child = forked(f"swift-stream-{self._number}", lambda: produce(self._stream, theirs, first), keep_out)
         self._producers[self._number] = child
         with ours, theirs:
             socket.send_fds(self._ours, [PRODUCER + str(self._number).encode()], [ours.fileno()])
-
-    def _forked(self, name: str, life: Callable[[], None], keep_out: list[int]) -> _Child:
-        lifeline = Lifeline()
-        guard.flush_streams()
-        with copied.quiet():
-            pid = os.fork()
-            if pid == 0:
-                _live(name, lifeline, life, keep_out)
-        return _Child(pid, pidfd_of(pid), lifeline)
-
-
-def _live(name: str, lifeline: Lifeline, life: Callable[[], None], keep_out: list[int]) -> None:
-    """In the child, to its end."""
-    status = 1
-    try:
-        for fd in keep_out:
-            os.close(fd)
-        guard.arm(lifeline.alive, name)
-        life()
-        status = 0
-    except BaseException:  # noqa: BLE001 - nothing of the server's is to run here afterwards
-        traceback.print_exc()
-    finally:
-        guard.flush_streams()
-        os._exit(status)
-
-
-def _refuse_to_fork() -> None:
-    why = copied.accelerator_in_use() or copied.others_told(copied.other_threads())
-    if why is not None:
-        raise ConfigError(
-            f"start_server forks a process for each client, which is not safe here: {why}. Start it in a process of "
-            "its own, before threads are started and a GPU is used"
-        )

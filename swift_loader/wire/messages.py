@@ -145,6 +145,8 @@ class Leaving:
     """The memory of its own that it has taken."""
     first_nbytes: int
     """And after its first batch."""
+    why: str = ""
+    """Where it leaves for another reason."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,6 +17,7 @@ import sys
 from collections import deque
 from collections.abc import Callable
 from time import perf_counter_ns
+from typing import Protocol
 
 from swift_loader.batch.layout import BatchSpec
 from swift_loader.errors import FailureReport
@@ -28,6 +29,7 @@ from swift_loader.wire.channel import SocketChannel
 from swift_loader.wire.messages import Attachment, Caution, Failure, Hello, Order, Parcel, Setup
 from swift_loader.wire.page import BUILDS, SENDS, WAITS, Control
 from swift_loader.wire.recipe import Recipe
+from swift_loader.wire.remote_samples import RemoteSamples
 from swift_loader.wire.stacks import write_stacks_to
 from swift_loader.worker import faultpoints, guard
 from swift_loader.worker.gauges import NEVER, Clocks, Scale
@@ -65,7 +67,7 @@ def run(channel_fd: int, lifeline_fd: int, name: str, recipe: Recipe | None) -> 
     guard.flush_streams()
 
 
-def _arrive(channel: SocketChannel, recipe: Recipe | None, scale: Scale) -> Worker | None:
+def _arrive(channel: SocketChannel, recipe: Recipe | None, scale: Scale) -> Life | None:
     received = channel.receive()
     if received is None or not received[0]:
         return None
@@ -92,6 +94,8 @@ def _arrive(channel: SocketChannel, recipe: Recipe | None, scale: Scale) -> Work
         is_as_others = _initialised(config.worker_init, info)
         dataset = recipe.build()
         facts = recipe.facts_of(dataset)
+        if isinstance(dataset, RemoteSamples):
+            return _porter(channel, control, setup, recipe, dataset)
         ahead = Ahead(recipe.plan(facts), recipe.consumer, config.batch_size)
 
         def tell(text: str) -> None:
@@ -113,6 +117,16 @@ def _arrive(channel: SocketChannel, recipe: Recipe | None, scale: Scale) -> Work
     return Worker(channel, control, setup, maker, info.turner(dataset))
 
 
+def _porter(
+    channel: SocketChannel, control: Control, setup: Setup, recipe: Recipe, samples: RemoteSamples
+) -> Life | None:
+    """What stands for a server: it has all batches made there."""
+    from swift_loader.worker.porter import Porter  # noqa: PLC0415 - only loaders of servers need it
+
+    porter = Porter(channel, control, setup, recipe, samples)
+    return porter if porter.arrives() else None
+
+
 def _initialised(worker_init: Callable[[WorkerInfo], object] | None, info: WorkerInfo) -> bool:
     """Whether libraries find what they find in others: not where the user's function has changed the environment."""
     before = dict(os.environ)
@@ -124,6 +138,18 @@ def _initialised(worker_init: Callable[[WorkerInfo], object] | None, info: Worke
 def _note(channel: SocketChannel, text: str) -> None:
     with contextlib.suppress(OSError):  # the consumer has gone
         channel.send(messages.write_pickled(messages.NOTE, text))
+
+
+class Life(Protocol):
+    """What a child does once it has arrived."""
+
+    def loop(self, scale: Scale) -> None:
+        """Until it is to leave."""
+        ...
+
+    def close(self) -> None:
+        """Lets go of what it has."""
+        ...
 
 
 class Worker:

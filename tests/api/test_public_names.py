@@ -29,6 +29,8 @@ SIGNATURES = {
         "self, dataset_class, dataset_kwargs, batch_size, nb_consumer, worker_per_consumer, shuffle=True, **settings"
     ),
     "from_dataset": "dataset, batch_size, nb_consumer, worker_per_consumer, shuffle=True, **settings",
+    "connect": "servers, key=None, **settings",
+    "serve": "self, address='tcp://127.0.0.1:5557', key=None",
     "start": "self, consumer_index, device=None, to_device=None",
     "set_epoch": "self, epoch",
     "state_dict": "self",

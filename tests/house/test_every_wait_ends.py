@@ -78,7 +78,11 @@ ENDS = {
     ("fetcher/service.py", "accept"): "never waits: its timeout is 0",
     ("fetcher/waiting.py", "wait"): "within wait_for, which has a deadline",
     ("stores/link.py", "opens a file"): "the kernel's",
+    ("worker/porter.py", "sleep"): "at most 1 s, between two tries to connect",
+    ("serving/connecting.py", "sleep"): "0.2 s, between two tries to connect",
     # Locks: what their holders do meanwhile.
+    ("serving/desk.py", "acquire"): "never waits: blocking=False",
+    ("serving/desk.py", "with _sending"): "sends a frame to a client, which has 30 s for each piece of it",
     ("consumer/epoch.py", "with _turn"): "waits for a batch as this thread would, which has its deadlines",
     ("engines/lifeline.py", "with _no_fork"): "makes or closes a pipe; or forks",
     (

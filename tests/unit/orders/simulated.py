@@ -212,7 +212,7 @@ class World:
             if isinstance(delivery, Full):
                 self.ledger.thrown_away(delivery.parcel.slot)
         self.expected, self.left = (epoch, step), set()
-        self.first_seq = self.dispatch._tickets._next.seq
+        self.first_seq = self.dispatch.tickets._next.seq
 
     # What must be so
 
@@ -231,7 +231,7 @@ class World:
         places = Counter(valid) + Counter(ticket.seq for ticket in self.dispatch._redo)
         places += Counter(one.ticket.seq for one in (*waiting, *self.ready))
         places += Counter(one.ticket.seq for one in self.handed if one.ticket.seq >= self.first_seq)
-        assert places == Counter(range(self.first_seq, self.dispatch._tickets._next.seq))
+        assert places == Counter(range(self.first_seq, self.dispatch.tickets._next.seq))
         assert [book for book in self.books if book.hungry] == sorted(
             self.dispatch.hunger._hungry.values(), key=lambda book: book.number
         )
@@ -260,7 +260,7 @@ class World:
 
     def _picture(self):
         words = [sorted(worker.book.outstanding) for worker in self.workers]
-        return words, len(self.ready), self.dispatch._tickets._next, [len(worker.outbox) for worker in self.workers]
+        return words, len(self.ready), self.dispatch.tickets._next, [len(worker.outbox) for worker in self.workers]
 
 
 def tickets(deliveries):

@@ -1,0 +1,155 @@
+"""`SwiftLoader.serve`: stands at the door, and forks a child for each connection that is let in."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import logging
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from swift_loader.consumer.inline import InlinePool
+from swift_loader.engines.forking import Child, forked, refuse_to_fork
+from swift_loader.errors import ConfigError
+from swift_loader.net import schema
+from swift_loader.net.address import parse
+from swift_loader.net.doorman import Doorman, Guest, listening, printable
+from swift_loader.net.keys import Keys
+from swift_loader.net.values import Unsayable
+from swift_loader.orders.tickets import Failed
+from swift_loader.serving.desk import Desk
+from swift_loader.serving.facts import facts_of, loader_id
+from swift_loader.serving.saying import batch_frame, unsayable
+
+if TYPE_CHECKING:
+    from swift_loader.plan.plan import Plan
+    from swift_loader.wire.recipe import Recipe
+
+_log = logging.getLogger("swift_loader.server")
+_TURN_S = 0.5
+MOST_CONNECTIONS = 256
+
+
+def serve(recipe_for: Callable[[int], Recipe], address: str, key: Any) -> None:
+    """Serves until the process is ended.
+
+    Args:
+        recipe_for: How batches are made for each consumer.
+        address: Where to listen: tcp://host:port, or unix:/path.
+        key: A key file, a folder of them, or a list of both; None for this user's processes on this machine.
+
+    Raises:
+        ConfigError: if it cannot listen there, or the loader cannot be served.
+        DataError: if the first batch cannot be made, or sent.
+    """
+    refuse_to_fork("loader.serve()")
+    place = parse(address)
+    keys = None if key is None else Keys(key)
+    with contextlib.ExitStack() as undone:
+        door = undone.enter_context(contextlib.closing(listening(place, has_key=keys is not None)))
+        if place.path:
+            undone.callback(Path(place.path).unlink, missing_ok=True)
+        plan = _tried(_served(recipe_for(0)))
+        server = _Server(recipe_for, plan, door, keys)
+        _log.info("server started: %s", place)
+        server.run()
+
+
+def _served(recipe: Recipe) -> Recipe:
+    config = recipe.config
+    if config.worker_count < 1:
+        raise ConfigError("a loader that is served needs workers: worker_per_consumer is how many each client has")
+    if config.rotation_setting is not None or config.batch_encoder is not None:
+        raise ConfigError("a loader with rotation_setting or batch_encoder cannot be served")
+    config = dataclasses.replace(
+        config, in_order=True, validate=False, log=None, benchmark_file=None, trace_file=None, replay_file=None
+    )
+    return dataclasses.replace(recipe, config=config)
+
+
+def _tried(recipe: Recipe) -> Plan:
+    """The plan; what cannot be sent is found here, and not in the middle of a night."""
+    pool = InlinePool(recipe)
+    try:
+        plan = pool.open()
+        facts_of(plan, recipe.config.random_per)
+        if plan.step_count(0, recipe.consumer):
+            delivery = pool.take()
+            if isinstance(delivery, Failed):
+                raise pool.error_of(delivery)
+            assert delivery.parcel.attachment is not None
+            try:
+                batch_frame(delivery, 0)
+            except Unsayable as error:
+                raise ConfigError(f"{unsayable(error).text}") from error
+        return plan
+    finally:
+        pool.close()
+
+
+class _Server:
+    """Lets clients in, and forks."""
+
+    def __init__(self, recipe_for: Callable[[int], Recipe], plan: Plan, door: Any, keys: Keys | None) -> None:
+        self._recipe_for = recipe_for
+        self._plan = plan
+        self._door = door
+        self._keys = keys
+        recipe = recipe_for(0)
+        facts = facts_of(plan, recipe.config.random_per)
+        self._loader = loader_id(facts, recipe.dataset_name)
+        self._welcome = schema.write(
+            schema.Welcome(
+                schema.HIGHEST, schema.PACKAGE, b"", recipe.config.worker_count, self._loader, schema.write(facts)
+            )
+        )
+        self._consumers = recipe.config.consumer_count
+        self._doorman = Doorman([door], keys, "loader")
+        self._children: dict[int, Child] = {}
+
+    def run(self) -> None:
+        """Until it is interrupted."""
+        try:
+            while True:
+                guests, _ = self._doorman.turn(_TURN_S)
+                for guest in guests:
+                    self._receive(guest)
+                self._bury()
+        finally:
+            self._doorman.close()
+            for child in self._children.values():
+                child.end()
+
+    def _receive(self, guest: Guest) -> None:
+        hello = guest.hello
+        if hello.consumer >= self._consumers:
+            text = f"there are {self._consumers} consumers here, and number {hello.consumer} was asked for"
+            self._doorman.refuse(guest, "consumer", text)
+        elif hello.loader and hello.loader != self._loader:
+            text = "this server serves another loader than the one that was connected to: other data, settings or seed"
+            self._doorman.refuse(guest, "loader", text)
+        elif len(self._children) >= MOST_CONNECTIONS:
+            self._doorman.refuse(guest, "full", f"this server has {MOST_CONNECTIONS} connections, and takes no more")
+        else:
+            self._fork(guest)
+
+    def _fork(self, guest: Guest) -> None:
+        _log.info("consumer %d of %s", guest.hello.consumer, printable(guest.name))
+        recipe = _served(self._recipe_for(guest.hello.consumer))
+
+        def may_stay() -> bool:
+            return self._keys is None or guest.certificate is None or self._keys.holds(guest.certificate) is not None
+
+        def life() -> None:
+            Desk(guest, recipe, self._plan, self._welcome, may_stay).serve()
+
+        child = forked(f"swift-desk-c{guest.hello.consumer}", life, self._doorman.fds)
+        self._children[child.pid] = child
+        guest.link.close()  # the child's now; of TLS nothing is said here, whose state is there
+
+    def _bury(self) -> None:
+        for pid, child in list(self._children.items()):
+            if child.is_gone():
+                del self._children[pid]
+                child.end()

@@ -1,0 +1,34 @@
+"""The dataset of a loader whose batches servers make: it stands where a dataset does, and has no samples here."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, NoReturn
+
+from swift_loader.errors import ConfigError
+
+
+@dataclass(frozen=True, slots=True)
+class RemoteSamples:
+    """Where the samples are, and how many."""
+
+    sample_count: int
+    servers: tuple[str, ...]
+    """The addresses: worker number n stands for the nth, and they begin anew behind the last."""
+    key: str | None
+    """The file with the key, where there is one."""
+    loader: str
+    """Which loader they must serve."""
+    width: int
+    """So many workers make batches at each of them."""
+    wait_s: float
+    """How long a server is waited for where none answers."""
+
+    def __len__(self) -> int:
+        return self.sample_count
+
+    def __getitem__(self, index: Any) -> NoReturn:
+        raise ConfigError(
+            f"sample {index} lies at {', '.join(self.servers)}: a loader that is connected to servers has no samples "
+            "here. A batch is made again (replay) where the dataset is"
+        )

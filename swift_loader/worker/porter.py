@@ -1,0 +1,328 @@
+"""What stands for a server on a line: it takes orders as a worker does, and has the batches made there.
+
+    orders    -> asked for at the server, by epoch and step
+    a batch   -> received straight into its slot -> parcel
+
+A process of its own, so that nothing that comes from a network is read in the trainer. It keeps nothing: when the
+connection is lost it says so and ends; its orders go to others, and the process that takes its place connects anew.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import random
+import select
+import struct
+import time
+from collections import deque
+
+from swift_loader.batch.layout import BatchSpec, aligned
+from swift_loader.errors import ConfigError, FailureReport, PeerLost, ProtocolError, ProtocolMismatch
+from swift_loader.net import schema
+from swift_loader.net.address import Address, parse
+from swift_loader.net.batches import checked_objects, spec_of
+from swift_loader.net.dial import dial
+from swift_loader.net.frames import (
+    BEAT,
+    CANCEL,
+    FAILED,
+    HELLO,
+    LEAVING,
+    NOTE,
+    ORDERS,
+    PARCEL,
+    REFUSED,
+    VOID,
+    WELCOME,
+    Head,
+    Limits,
+)  # fmt: skip
+from swift_loader.net.keys import read_key
+from swift_loader.net.link import BEAT_S, SILENCE_S, Link, LinkLost, LinkRefused
+from swift_loader.net.receiver import Frame, Receiver
+from swift_loader.net.values import read
+from swift_loader.wire import messages
+from swift_loader.wire.channel import SocketChannel
+from swift_loader.wire.messages import Attachment, Cost, Failure, Hello, Leaving, Order, Parcel, Setup
+from swift_loader.wire.page import BUILDS, FETCHES, WAITS, Control
+from swift_loader.wire.recipe import Recipe
+from swift_loader.wire.remote_samples import RemoteSamples
+from swift_loader.worker.behind import Behind
+from swift_loader.worker.gauges import Scale
+from swift_loader.worker.made import Made
+from swift_loader.worker.slots import SlotBerth, Slots
+
+ORDER = struct.Struct("<QQQ")
+"""One order on the wire: its number, the epoch, the step."""
+_META_NBYTES = 4 << 20
+_FIRST_PAUSE_S, _LONGEST_PAUSE_S = 0.03, 1.0
+_TOLD_AFTER_S = 5.0
+_SPECS = 16
+
+
+class Porter:
+    """Stands for one server."""
+
+    def __init__(
+        self, channel: SocketChannel, control: Control, setup: Setup, recipe: Recipe, samples: RemoteSamples
+    ) -> None:
+        self._channel = channel
+        self._control = control
+        self._cell = control.cell(setup.worker)
+        self._recipe = recipe
+        self._samples = samples
+        self._address: Address = parse(samples.servers[setup.worker % len(samples.servers)])
+        self._slots = Slots(setup.max_batch_nbytes)
+        self._limits = Limits(_META_NBYTES, setup.max_batch_nbytes)
+        self._open: dict[int, tuple[Order, SlotBerth]] = {}
+        """Orders that the server has not answered."""
+        self._cancelled: set[int] = set()
+        self._said: deque[schema.Parcel] = deque(maxlen=1)
+        """What was said of the batch whose bytes come now."""
+        self._said_s = 0.0
+        self._progress = 0
+        self._specs: list[tuple[int, schema.Spec, BatchSpec]] = []
+        self._spec_count = 0
+        self._link: Link | None = None
+        self._receiver: Receiver | None = None
+
+    def arrives(self) -> bool:
+        """Connects, for as long as it takes; whether it did. If it never will, the consumer is told why."""
+        try:
+            self._receiver = self._connected()
+        except Exception as error:  # noqa: BLE001 - told to the consumer, whatever it is
+            report = FailureReport.of(error, "connect")
+            self._channel.send(messages.write_pickled(messages.FAILURE, Failure(0, report)))
+            return False
+        facts = self._recipe.facts_of(self._samples)
+        self._channel.send(messages.write_pickled(messages.HELLO, Hello(os.getpid(), facts)))
+        return True
+
+    def loop(self, _scale: Scale) -> None:
+        """Until it is to leave, or the connection is lost."""
+        try:
+            while self._turn():
+                pass
+        except LinkLost as lost:
+            why = f"{self._address}: {lost}; batches that it was asked for are made again"
+            self._channel.send(messages.write_pickled(messages.LEAVING, Leaving(0, 0, why)))
+        except ProtocolError as error:
+            report = FailureReport.of(error, "receive a batch")
+            self._channel.send(messages.write_pickled(messages.FAILURE, Failure(0, report)))
+
+    def close(self) -> None:
+        """Lets go of the connection."""
+        if self._link is not None:
+            self._link.close()
+
+    # ---- connecting
+
+    def _connected(self) -> Receiver:
+        began_s, pause_s, is_told = time.monotonic(), _FIRST_PAUSE_S, False
+        key = None if self._samples.key is None else read_key(self._samples.key)
+        while True:
+            self._progresses(BUILDS)
+            try:
+                return self._greeted(dial(self._address, key))
+            except LinkRefused as error:
+                raise self._lost(f"does not let this loader in: {error}. Both must have the same key") from error
+            except LinkLost as error:
+                why = str(error)
+            waited_s = time.monotonic() - began_s
+            if waited_s > _TOLD_AFTER_S and not is_told:
+                is_told = True
+                text = f"the server at {self._address} does not answer: {why}. It is tried again and again"
+                self._channel.send(messages.write_pickled(messages.NOTE, text))
+            if waited_s > self._samples.wait_s and not self._others_answer():
+                raise self._lost(f"has not answered for {waited_s:.0f} s, nor has any other: {why}")
+            if self._channel.has_message():  # before it has greeted, only that it is to leave can come
+                raise self._lost("was not waited for any longer")
+            time.sleep(pause_s * random.uniform(0.5, 1.0))  # noqa: S311 - so that not all come at once
+            pause_s = min(2 * pause_s, _LONGEST_PAUSE_S)
+
+    def _greeted(self, link: Link) -> Receiver:
+        try:
+            hello = schema.hello(
+                "loader", consumer=self._recipe.consumer, loader=self._samples.loader, hwm=self._samples.width,
+                most_nbytes=self._limits.bulk_nbytes,
+            )  # fmt: skip
+            link.say(HELLO, hello)
+            receiver = Receiver(link, self._limits, self._place)
+            frame = receiver.wait(SILENCE_S)
+            if frame.kind == REFUSED:
+                refused = schema.read(schema.Refused, frame.meta)
+                kind = ProtocolMismatch if refused.why in ("version", "loader") else PeerLost
+                raise kind(f"{self._address}: {refused.text}")
+            if frame.kind != WELCOME:
+                raise ProtocolError(f"{self._address}: its first word is a frame of kind {frame.kind}")
+            welcome = schema.read(schema.Welcome, frame.meta)
+            if welcome.loader != self._samples.loader:
+                raise ProtocolMismatch(f"{self._address} serves another loader than this one was connected to")
+        except BaseException:
+            link.close()
+            raise
+        self._link, self._said_s = link, time.monotonic()
+        return receiver
+
+    def _others_answer(self) -> bool:
+        for text in self._samples.servers:
+            address = parse(text)
+            if address != self._address:
+                with contextlib.suppress(LinkLost, ConfigError):
+                    key = None if self._samples.key is None else read_key(self._samples.key)
+                    dial(address, key).close()
+                    return True
+        return False
+
+    def _lost(self, what: str) -> PeerLost:
+        error = PeerLost(f"the server at {self._address} {what}")
+        error.peer = str(self._address)
+        return error
+
+    # ---- serving
+
+    def _turn(self) -> bool:
+        """Waits until something happens, and sees to it; False when it is to leave."""
+        assert self._link is not None
+        assert self._receiver is not None
+        poll = select.poll()
+        poll.register(self._channel.fileno(), select.POLLIN)
+        poll.register(self._link, select.POLLIN)
+        poll.poll(BEAT_S * 500)
+        while self._channel.has_message():
+            if not self._receive():
+                return False
+        while (frame := self._receiver.read()) is not None:
+            self._handle(frame)
+            if self._channel.has_message() and not self._receive():
+                return False
+        now = time.monotonic()
+        if now - self._link.heard_s > SILENCE_S:
+            raise LinkLost(f"nothing was heard for {SILENCE_S:g} s")
+        self._cancel()
+        if now - self._said_s > BEAT_S:
+            self._say(BEAT)
+        return True
+
+    def _receive(self) -> bool:
+        received = self._channel.receive()
+        assert received is not None  # this end blocks
+        datagram, fds = received
+        if not datagram or datagram[0] == messages.RETIRE:
+            return False
+        if datagram[0] != messages.ORDERS:  # what is left out, the server decides
+            return True
+        upcoming, asked = iter(fds), []
+        for order in messages.read_orders(datagram):
+            if order.brings_slot:
+                self._slots.adopt(order.slot, next(upcoming))
+            berth = SlotBerth(self._slots, order, self._control.word(order.slot), careful=False, following=None)
+            self._open[order.seq] = (order, berth)
+            asked.append(ORDER.pack(order.seq, order.epoch, order.step))
+        self._say(ORDERS, b"".join(asked))
+        self._progresses(FETCHES)
+        return True
+
+    def _cancel(self) -> None:
+        """The consumer has taken orders back: so does this."""
+        unwanted = {seq for seq, (_, berth) in self._open.items() if not berth.wanted} - self._cancelled
+        if unwanted:
+            self._cancelled |= unwanted
+            self._say(CANCEL, b"".join(ORDER.pack(seq, 0, 0) for seq in unwanted))
+
+    def _say(self, kind: int, meta: bytes = b"") -> None:
+        assert self._link is not None
+        self._link.say(kind, meta)
+        self._said_s = time.monotonic()
+
+    def _progresses(self, stage: int) -> None:
+        """A server that says something makes progress: it looks after its own workers."""
+        self._progress += 1
+        self._cell.enter(stage if self._open or stage == BUILDS else WAITS, self._progress)
+
+    def _handle(self, frame: Frame) -> None:
+        self._progresses(FETCHES)
+        if frame.kind == PARCEL:
+            self._deliver(frame)
+        elif frame.kind == VOID:
+            self._answered(frame.seq)
+            self._channel.send(messages.write_void(frame.seq))
+        elif frame.kind == FAILED:
+            self._answered(frame.seq)
+            self._fail(frame.seq, schema.read(schema.Failure, frame.meta))
+        elif frame.kind == LEAVING:
+            said = schema.read(schema.Failure, frame.meta)
+            raise ProtocolError(f"the server at {self._address} can make no batches: {said.type_name}: {said.text}")
+        elif frame.kind == NOTE:
+            text = bytes(frame.meta)[:1000].decode(errors="replace")
+            shown = "".join(one if one.isprintable() else " " for one in text)
+            self._channel.send(messages.write_pickled(messages.NOTE, f"{self._address}: {shown}"))
+        elif frame.kind != BEAT:
+            raise ProtocolError(f"{self._address} sent a frame of kind {frame.kind}")
+
+    def _answered(self, seq: int) -> tuple[Order, SlotBerth]:
+        answered = self._open.pop(seq, None)
+        if answered is None:
+            raise ProtocolError(f"{self._address} answered order {seq}, which it does not have")
+        self._cancelled.discard(seq)
+        return answered
+
+    def _fail(self, seq: int, said: schema.Failure) -> None:
+        report = FailureReport(said.stage, said.type_name, said.text, said.traceback, said.index)
+        self._channel.send(messages.write_pickled(messages.FAILURE, Failure(seq, report)))
+
+    # ---- one batch
+
+    def _place(self, head: Head, meta: memoryview) -> memoryview:
+        """Where the bytes of a batch go: its slot."""
+        if head.kind != PARCEL:
+            return memoryview(bytearray(head.bulk_nbytes))
+        order, berth = self._open.get(head.seq, (None, None))
+        if order is None or berth is None:
+            raise ProtocolError(f"{self._address} sent a batch that nobody has ordered")
+        said = schema.read(schema.Parcel, meta)
+        expected = said.spec.nbytes if not said.objects_nbytes else aligned(said.spec.nbytes) + said.objects_nbytes
+        is_asked = (said.epoch, said.step) == (order.epoch, order.step)
+        if not is_asked or head.bulk_nbytes != expected or said.rows > self._recipe.config.batch_size:
+            raise ProtocolError(
+                f"{self._address} sent batch {said.step} of epoch {said.epoch} with {said.rows} rows in "
+                f"{head.bulk_nbytes:,} bytes, where batch {order.step} of epoch {order.epoch} was ordered"
+            )
+        self._said.append(said)
+        room: memoryview = berth.room(head.bulk_nbytes).memory.data
+        return room[: head.bulk_nbytes]
+
+    def _deliver(self, frame: Frame) -> None:
+        order, berth = self._answered(frame.seq)
+        said = self._said.pop()
+        if not berth.wanted:
+            berth.forget()
+            self._channel.send(messages.write_void(order.seq))
+            return
+        spec_id, spec, is_new = self._spec_id(said.spec)
+        made = Made(spec, said.rows, spec.nbytes, None, [], [])
+        if spec.object_count:
+            start = aligned(spec.nbytes)
+            objects = checked_objects(read(bytes(frame.bulk[start : start + said.objects_nbytes])), spec, said.rows)
+            made.lay(objects, berth, Behind(None))
+        parcel = Parcel(order.seq, order.slot, spec_id, made.rows, made.nbytes, Cost._make(said.cost))
+        if is_new or made.stream is not None or made.spans or berth.made is not None or said.skipped:
+            new_spec = spec if is_new else None
+            parcel.attachment = Attachment(new_spec, made.stream, made.spans, berth.made is not None, said.skipped)
+        datagram = messages.write_parcel(parcel)
+        if berth.made is None:
+            self._channel.send(datagram)
+        else:
+            self._channel.send(datagram, [berth.made.fd])
+            berth.made.close()
+
+    def _spec_id(self, said: schema.Spec) -> tuple[int, BatchSpec, bool]:
+        for number, known, spec in self._specs:
+            if known == said:
+                return number, spec, False
+        spec = spec_of(said, self._recipe.config.batch_size)
+        number = self._spec_count % _SPECS
+        self._spec_count += 1
+        self._specs = [one for one in self._specs if one[0] != number] + [(number, said, spec)]
+        return number, spec, True
