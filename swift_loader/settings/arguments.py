@@ -38,7 +38,8 @@ class Settings(TypedDict, total=False):
     where they take over 80 ms.
     """
     message_queue_size: int
-    """How many requests may wait at one worker."""
+    """How many requests may wait at one worker. Not given, up to 32 where batches take less than 0.3 ms to make and
+    less than 400 kB."""
     max_buffer_size: int | None
     """How many finished batches one worker may be ahead while an earlier batch of another worker is still missing."""
     collate_fn: Callable[[list[Any]], Any] | None

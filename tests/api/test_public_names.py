@@ -92,7 +92,7 @@ def test_settings_and_the_parsed_record_agree_on_the_names():
     assert {HOUSE_NAMES.get(name, name) for name in (*DESIGNED, *REQUIRED, "shuffle")} - {
         "dataset_class",
         "dataset_kwargs",
-    } == fields - {"ahead_nbytes", "runs_mix"}  # whether data_queue_size, and nearby_shuffle, were given
+    } == fields - {"ahead_nbytes", "deepens_queues", "runs_mix"}  # whether others were given, and nearby_shuffle
 
 
 @pytest.mark.parametrize("shuffle", [True, False])
