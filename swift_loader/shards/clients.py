@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 from swift_loader.errors import ConfigError
@@ -17,6 +18,8 @@ if TYPE_CHECKING:
 
     AnyClient: TypeAlias = "Client | FolderClient | Borrowed"
 
+#: What people write who forget how an address begins.
+_HOST = re.compile(r"(localhost|[\w-]+(\.[\w-]+)*):\d+/?")
 #: What an object has that can be asked as boto3's client can.
 _CALLS = ("list_objects", "download_fileobj", "upload_file")
 
@@ -67,6 +70,8 @@ def make_client(
     if not isinstance(url, str | os.PathLike):
         return _of_another(url)
     text = os.fspath(url)
+    if _HOST.fullmatch(text) and not os.path.isdir(text):  # noqa: PTH112 - text
+        raise ConfigError(f"{text} names no server: write http://{text}, or https://; a folder is ./{text}")
     if "://" not in text or text.startswith("file://"):
         return FolderClient(os.path.abspath(place_of(text).path))  # noqa: PTH100 - text
     from swift_loader.stores.client import Client  # noqa: PLC0415 - a folder needs none

@@ -264,7 +264,12 @@ def test_a_client_is_a_folder_or_a_server() -> None:
     assert make_client("/data/shards", "key", "secret") == make_client("file:///data/shards")
     client = make_client("http://localhost:8333", "key-0123", "secret-0123")
     assert "0123" not in repr(client)
-    for words, said in ((("http://a", "key"), "access key"), ((3,), "list_objects"), (("ftp://host",), "http")):
+    for words, said in (
+        (("http://a", "key"), "access key"),
+        ((3,), "list_objects"),
+        (("localhost:8333",), "http://"),
+        (("ftp://host",), "http"),
+    ):
         with pytest.raises(ConfigError, match=said):
             make_client(*words)
     for bucket, folder in (("a/b", "c"), ("..", "c"), ("a", "../c"), ("a", 3)):
