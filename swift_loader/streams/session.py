@@ -124,7 +124,7 @@ class Session:
         if self._producer is not None and self._window.has_room():
             poll.register(self._producer, select.POLLIN)
         if self._guest is not None:
-            has_more = bool(self._out or self._window.ready)
+            has_more = bool(self._out) or self._window.may_send()
             poll.register(self._guest.link, select.POLLIN | (select.POLLOUT if has_more else 0))
         poll.poll(BEAT_S * 1000)
 
@@ -194,7 +194,7 @@ class Session:
         guest = self._guest
         if guest is None:
             return
-        while self._out or self._window.ready:
+        while self._out or self._window.may_send():
             if not self._out:
                 self._out.extend(self._window.send().parts())
             if not self._out[0].nbytes:

@@ -42,6 +42,10 @@ class Window:
         """Whether more is to be made. A client says only now and then what it has: so much is held beside."""
         return len(self.sent) + len(self.ready) < self.hwm + acknowledged_together(self.hwm)
 
+    def may_send(self) -> bool:
+        """Whether there is something that the client has room for: more may have been made before it came."""
+        return bool(self.ready) and len(self.sent) < self.hwm + acknowledged_together(self.hwm)
+
     def send(self) -> Item:
         """The next item, with its number."""
         self._number += 1

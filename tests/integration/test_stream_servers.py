@@ -88,7 +88,7 @@ def test_a_connection_that_is_lost_again_and_again_changes_nothing():
 
 def test_one_that_comes_before_the_server_waits_and_a_new_server_knows_no_old_session():
     port = free_port()
-    stream = ServerDataStream(SOURCES, port=port, wait_s=60)
+    stream = ServerDataStream(SOURCES, port=port, hwm=1, wait_s=60)
     batches = stream.get_epoch_iterator()
     server = start("slow", port)
     try:
