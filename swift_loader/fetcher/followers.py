@@ -17,8 +17,8 @@ from swift_loader.plan.epoch_lanes import Need
 _BEHIND_STEPS, _SILENT_S = 64, 5.0
 #: The next epoch is asked for when so many stretches of this one are still to come.
 _LEFT = 64
-#: Workers make batches of the next epoch before anybody has asked for one: of small ones, a dozen each.
-_MADE_AHEAD = 16
+#: Workers make batches of the next epoch before anybody has asked for one: so many, and two each; of few, a part.
+_MADE_AHEAD, _PART_OF_EPOCH = 12, 4
 
 
 class Wanted(NamedTuple):
@@ -96,7 +96,10 @@ class Follower:
         self.steps[connection] = step, monotonic()
         if self.begun_epoch is None:
             self.begun_epoch = step[0]
-        self.goes_on = self.goes_on or (step[0] > self.begun_epoch and step[1] >= _MADE_AHEAD * len(self.steps))
+        course = self.courses.get(step[0])
+        if step[0] > self.begun_epoch and course is not None and not self.goes_on:
+            steps = int(course.need.last_step.max(initial=0)) + 1
+            self.goes_on = step[1] >= min(_MADE_AHEAD + 2 * len(self.steps), steps // _PART_OF_EPOCH)
 
     def is_sure(self, epoch: int) -> bool:
         """Whether that epoch will be gone through: first batches are made by a loader that may be at its end."""

@@ -31,6 +31,7 @@ from swift_loader.stores.client import Client
 from swift_loader.stores.link import told_of
 from swift_loader.stores.messages import Message, in_memory, receive, send
 
+_MOST_GENERATION = 64 << 20
 _SEND_S, _PAUSE_S = 10.0, 0.01
 _LEAST_ROOM, _MOST_ROOM, _ROOM_SHARE = 64 << 20, 8 << 30, 4
 
@@ -57,6 +58,7 @@ class Service:
         self._connections: dict[Connection, asyncio.Task[None]] = {}
         self._counts = Counts()
         self._sets: dict[int, ShardSet] = {}
+        self._generations: dict[str, Any] = {}
         self._network: Network | None = None
         self._alone_s = monotonic()
         self._left = asyncio.Event()
@@ -213,6 +215,15 @@ class Service:
             self._ahead.look()
         return {}
 
+    async def _whole(self, network: Network, name: str) -> Any:
+        """An object; a generation of a catalog never changes, and each worker asks for it."""
+        data = self._generations.get(name)
+        if data is None:
+            data = (await network.get(name, 0, None)).data
+            if name.startswith("index-") and memoryview(data).nbytes <= _MOST_GENERATION:
+                self._generations = {name: data}
+        return data
+
     async def _of_the_store(self, words: dict[str, Any], fds: list[int]) -> dict[str, Any]:
         network = self._network
         assert network is not None
@@ -226,7 +237,7 @@ class Service:
             }
             return {"statistics": {**told, "connections": len(self._connections)}}
         if "whole" in words:
-            fds.append(in_memory((await network.get(words["whole"], 0, None)).data))
+            fds.append(in_memory(await self._whole(network, words["whole"])))
         elif "size" in words:
             return {"size": (await network.get(words["size"], 0, 1)).nbytes}
         elif "listed" in words:

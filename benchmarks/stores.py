@@ -1,0 +1,163 @@
+"""Sets in a bucket: epochs of them beside epochs of the same shards in a folder.
+
+Measures, by `--samples`: `raw`, 150 kB records, batches of 256; `jpeg`, 400x400 JPEG files of 30 kB, decoded, cropped,
+resized to 224, float32, batches of 64; `first`, the first batch of 64 records through a proxy that waits 30 ms before
+it answers and gives each connection 85 MB/s. Server (SeaweedFS), fetcher, workers (2) and training share the machine's
+cores. Each side is a process of its own, by turns; nothing is kept between epochs, so each byte is downloaded in each
+epoch. The figure is that of whole epochs after the first; `first` counts from the construction of the dataset on, once
+workers are running, and from the call of the training's first step.
+
+Leaves out: real networks and what they cost; several hosts.
+
+Command: `python -m benchmarks.stores --samples raw`. The last table is `results/stores.txt`.
+
+Caveat: server and client share the same cores here, so raw records are bound by both together.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from benchmarks.jpeg_workload import cropped, jpeg_files
+from swift_loader import SwiftLoader
+from swift_loader.plan.plan import EpochPlan
+from swift_loader.plan.runs import Runs
+from swift_loader.shards import ShardDataset, create, store_at
+from swift_loader.stores.client import Client
+from swift_loader.stores.credentials import Credentials
+
+SHAPE = (3, 224, 224)
+SIZES = {"raw": (4096, 256, 64 << 20), "jpeg": (2048, 64, 8 << 20), "first": (4096, 64, 64 << 20)}
+WORKERS, EPOCHS, ROUNDS = 2, 3, 3
+WAIT_S, RATE = 0.03, 85e6
+LINGERS_S = 11
+
+
+class Source:
+    """The samples that the set is made of."""
+
+    def __init__(self, kind: str) -> None:
+        self._count = SIZES[kind][0]
+        self._is_jpeg = kind == "jpeg"
+        records = np.random.default_rng(0).integers(0, 256, (64, *SHAPE), np.uint8)
+        self._pool: Any = jpeg_files(64) if self._is_jpeg else records
+
+    def __len__(self) -> int:
+        return self._count
+
+    def __getitem__(self, index: int) -> dict[str, Any]:
+        return {"jpg" if self._is_jpeg else "x.npy": self._pool[index % 64], "cls": index % 1000}
+
+
+def decoded(sample: Any) -> Any:
+    return cropped(sample[0].convert("RGB")), sample[1]
+
+
+def opened(kind: str, where: str, endpoint: str) -> ShardDataset:
+    client = Client(endpoint, Credentials.given("testkey", "testsecret")) if endpoint else None
+    if kind == "jpeg":
+        return ShardDataset(where, ("jpg", "cls"), transform=decoded, client=client)
+    return ShardDataset(where, ("x.npy", "cls"), client=client)
+
+
+def epochs(kind: str, where: str, endpoint: str) -> dict[str, Any]:
+    dataset = opened(kind, where, endpoint)
+    took = []
+    with SwiftLoader.from_dataset(dataset, SIZES[kind][1], 1, WORKERS, seed=1) as loader:
+        for _ in range(EPOCHS):
+            begun = time.perf_counter()
+            rows = sum(len(batch[1]) for batch in loader)
+            took.append(time.perf_counter() - begun)
+    assert rows == len(dataset)
+    rate = (EPOCHS - 1) * rows / sum(took[1:])
+    return {
+        "samples_per_s": rate,
+        "gb_per_s": rate * dataset.catalog.nbytes / rows / 1e9,
+        "fetched": dataset.statistics(),
+    }
+
+
+def first(where: str, endpoint: str) -> dict[str, Any]:
+    begun = time.perf_counter()
+    dataset = opened("first", where, endpoint)
+    constructed = time.perf_counter()
+    plan = EpochPlan(sample_count=len(dataset), batch_size=64, seed=1, mix=64, runs=Runs(dataset.runs()))
+    dataset.follow(plan, 0)
+    dataset.turn_to(0, 0)
+    samples = dataset.__getitems__(plan.indices(0, 0, 0, 1)[0])
+    assert len(samples) == 64
+    return {"dataset_s": constructed - begun, "batch_s": time.perf_counter() - constructed}
+
+
+def measured(words: list[str]) -> dict[str, Any]:
+    found = subprocess.run(
+        [sys.executable, "-m", "benchmarks.stores", *words], stdout=subprocess.PIPE, check=True, timeout=300
+    )
+    told: dict[str, Any] = json.loads(found.stdout.splitlines()[-1])
+    return told
+
+
+def upload(folder: Path, url: str, client: Client) -> None:
+    store = store_at(url, client=client)
+    for path in sorted(folder.iterdir()):
+        store.replace(path.name, path.read_bytes())
+
+
+def run(kind: str) -> None:
+    from tests.fault_proxy import FaultProxy
+    from tests.s3_server import S3Server
+
+    with tempfile.TemporaryDirectory() as folder, S3Server(Path(folder) / "server") as server:
+        local = Path(folder) / "set"
+        create(Source(kind), local, maxsize=SIZES[kind][2])
+        url = f"s3://{server.bucket}/set"
+        upload(local, url, Client(server.endpoint, Credentials.given(server.access_key, server.secret_key)))
+        if kind == "first":
+            with FaultProxy(server.port) as proxy:
+                proxy.shape(ttfb=WAIT_S, rate=RATE)
+                told = []
+                for _ in range(ROUNDS):
+                    told.append(measured(["--side", "first", url, proxy.endpoint]))
+                    time.sleep(LINGERS_S)  # the next one begins with a fetcher of its own
+            batches = ", ".join(f"{one['batch_s']:.2f}" for one in told)
+            print(f"first batch of 64: {batches} s; the dataset: {min(one['dataset_s'] for one in told):.2f} s")
+            return
+        sides: dict[str, list[dict[str, Any]]] = {"folder": [], "bucket": []}
+        for _ in range(ROUNDS):
+            sides["folder"].append(measured(["--side", kind, str(local), ""]))
+            sides["bucket"].append(measured(["--side", kind, url, server.endpoint]))
+        best = {name: max(rounds, key=lambda one: one["samples_per_s"]) for name, rounds in sides.items()}
+        for name, one in best.items():
+            rates = ", ".join(f"{each['samples_per_s']:,.0f}" for each in sides[name])
+            print(f"{name:8} {one['samples_per_s']:10,.0f} samples/s {one['gb_per_s']:6.2f} GB/s   (rounds: {rates})")
+        ratios = [
+            b["samples_per_s"] / f["samples_per_s"] for f, b in zip(sides["folder"], sides["bucket"], strict=True)
+        ]
+        print(f"bucket / folder: {', '.join(format(ratio, '.2f') for ratio in ratios)}")
+        print({name: value for name, value in best["bucket"]["fetched"].items() if value})
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--samples", choices=sorted(SIZES), default="raw")
+    parser.add_argument("--side", nargs=3)
+    arguments = parser.parse_args()
+    if arguments.side is None:
+        run(arguments.samples)
+    elif arguments.side[0] == "first":
+        print(json.dumps(first(*arguments.side[1:])))
+    else:
+        print(json.dumps(epochs(*arguments.side)))
+
+
+if __name__ == "__main__":
+    main()
