@@ -38,7 +38,6 @@ class Live:
 
     def __init__(self, recipe: Recipe, view: View | None) -> None:
         self._recipe = recipe
-        self._dataset = getattr(recipe.dataset_class, "__name__", None) or type(recipe.dataset).__name__
         self._board = Board()
         self._view = view
         self._began_ns = perf_counter_ns()
@@ -121,7 +120,7 @@ class Live:
             pid=os.getpid(),
             consumer=self._recipe.consumer,
             consumer_count=config.consumer_count,
-            dataset=self._dataset,
+            dataset=self._recipe.dataset_name,
             batch_size=config.batch_size,
             is_measured=config.measures,
             began_ns=self._began_ns,

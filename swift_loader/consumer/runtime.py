@@ -86,7 +86,6 @@ class Runtime:
         recipe, self._memory = with_memory(recipe)
         config = recipe.config
         self.pid = os.getpid()
-        self.consumer = recipe.consumer
         self.course = Course(recipe.consumer)
         self._left_out = LeftOut(config.max_skipped, recipe.consumer)
         self.recipe = recipe
@@ -113,6 +112,10 @@ class Runtime:
             self.close()
             raise
         _running.add(self)
+
+    @property
+    def consumer(self) -> int:
+        return self.recipe.consumer
 
     def open(self, ordinal: str) -> None:
         try:

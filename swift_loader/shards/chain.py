@@ -57,7 +57,7 @@ class Chain(ABC):
             raise ConfigError(f"decode takes one word for images, not {words}")
         chosen = None if only is None else frozenset([only] if isinstance(only, str) else only)
         stage = stages.Decode(Decoding(words[0] if words else None), functions, chosen)
-        return self._sample_stage("decode", handled(stage, handler))
+        return self._stage(handled(stage, handler), of_samples="decode")
 
     def to_tuple(
         self, *names: str, missing_is_error: bool = True, none_is_error: bool = True, handler: Handler | None = None
@@ -66,7 +66,9 @@ class Chain(ABC):
         given = tuple(names[0].split()) if len(names) == 1 else names
         if not given or set(map(type, given)) != {str} or "" in given:
             raise ConfigError(f'to_tuple takes names of fields, such as "jpg;png", "cls", not {names!r}')
-        return self._sample_stage("to_tuple", handled(stages.ToTuple(given, missing_is_error, none_is_error), handler))
+        return self._stage(
+            handled(stages.ToTuple(given, missing_is_error, none_is_error), handler), of_samples="to_tuple"
+        )
 
     def map(self, function: Stage, handler: Handler | None = None) -> Self:
         """A function of each sample; behind `batched`, of each batch."""
@@ -152,13 +154,10 @@ class Chain(ABC):
         """The same samples as a pipeline of webdataset's, with all stages that it has."""
         return importlib.import_module("swift_loader.shards.as_webdataset").pipeline(self)
 
-    def _sample_stage(self, name: str, stage: Stage) -> Self:
-        if self._links.batching is not None or self._links.flows:
-            raise ConfigError(f"{name} is for samples: call it before batched and select")
-        return self._stage(stage)
-
-    def _stage(self, stage: Stage) -> Self:
+    def _stage(self, stage: Stage, of_samples: str = "") -> Self:
         links = self._links
+        if of_samples and (links.batching is not None or links.flows):
+            raise ConfigError(f"{of_samples} is for samples: call it before batched and select")
         if links.flows:
             return self._flow(Each(stage))
         if links.batching is not None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import os
 import secrets
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -15,8 +14,8 @@ from swift_loader.errors import DataError, ShardError
 from swift_loader.plan.runs import extents
 from swift_loader.shards.decode import Decoding
 from swift_loader.shards.in_place import wishes_in_place
-from swift_loader.shards.numbering import place, places
-from swift_loader.shards.opened import OpenShard, OpenShards
+from swift_loader.shards.numbering import place
+from swift_loader.shards.reading import Reading
 from swift_loader.shards.selection import Selection
 from swift_loader.shards.sets import Elsewhere, open_set
 from swift_loader.shards.wishes import Wishes, decoder_in_tars
@@ -26,11 +25,9 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from swift_loader.shards.catalog import Catalog
+    from swift_loader.shards.opened import OpenShard
     from swift_loader.shards.wishes import Granted
     from swift_loader.stores.client import Client
-
-#: Tables of shards that are elsewhere are read so many at a time.
-_TOGETHER = 64
 
 
 class ShardDataset:
@@ -88,11 +85,9 @@ class ShardDataset:
 
     def _open(self) -> None:
         opened = open_set(self.url, self._asked, self._index, self._elsewhere)
-        self._catalog = opened.catalog
-        self._remote = opened.remote
-        if self._remote is not None:
-            self._remote.follower.job = self._job
-        self._shards = OpenShards(opened)
+        self.catalog: Catalog = opened.catalog
+        """All that is known of the shards."""
+        self._reading = Reading(opened, self._job)
         self._layout = opened.layout
         self._wish()
 
@@ -112,17 +107,15 @@ class ShardDataset:
 
     def follow(self, plan: Any, consumer: int) -> None:
         """Says which plan's steps will be made here, for which consumer: then what they need is fetched ahead."""
-        if self._remote is not None:
-            self._remote.follower.begin(plan, consumer)
+        self._reading.follow(plan, consumer)
 
     def turn_to(self, epoch: int, step: int) -> None:
         """A batch of that plan is begun here."""
-        if self._remote is not None:
-            self._remote.follower.turn_to(epoch, step)
+        self._reading.turn_to(epoch, step)
 
     def statistics(self) -> dict[str, Any] | None:
         """What this host's fetcher has counted since it began; None where nothing is fetched."""
-        return None if self._remote is None else self._remote.fetched.statistics()
+        return self._reading.statistics()
 
     #: A loader asks by this name: datasets of users may have others.
     store_statistics = statistics
@@ -130,15 +123,10 @@ class ShardDataset:
     @property
     def generation(self) -> int:
         """Which generation of the set this is."""
-        return self._catalog.generation
-
-    @property
-    def catalog(self) -> Catalog:
-        """All that is known of the shards."""
-        return self._catalog
+        return self.catalog.generation
 
     def __len__(self) -> int:
-        return self._catalog.samples
+        return self.catalog.samples
 
     def __getitem__(self, index: int) -> Any:
         return self.__getitems__([place(index, len(self))])[0]
@@ -146,84 +134,46 @@ class ShardDataset:
     def __getitems__(self, indices: Sequence[int]) -> list[Any]:
         """Several samples at once, as torch and SwiftLoader ask for those of a batch."""
         samples: list[Any] = [None] * len(indices)
-        for shard, entries, at in self._brought(indices):
+        for shard, entries, at in self._reading.brought(indices):
             wanted = self._wishes.of(shard.table)
             for entry, row in zip(entries.tolist(), at, strict=True):
-                samples[row] = self._sample(wanted, shard, entry)
-        if self._remote is not None:
-            self._remote.done()
+                sample = _decoded(wanted, shard, entry)
+                samples[row] = sample if self.transform is None else self.transform(sample)
         return samples
-
-    def _sample(self, wanted: Granted, shard: OpenShard, entry: int) -> Any:
-        try:
-            sample = wanted.sample(shard, entry)
-        except ShardError:
-            raise
-        except Exception as error:
-            key = shard.table.key(entry)
-            raise DataError(f"sample {key!r} of {shard.where}/{shard.name} cannot be decoded: {error}") from error
-        return sample if self.transform is None else self.transform(sample)
 
     @property
     def read_into(self) -> Callable[[Sequence[int], Any], None]:
         """Writes samples to their rows in a batch; only where all that is asked for are numbers, or arrays alike."""
-        if self.transform is not None or not len(self) or not self._wishes.of(self._shards[0].table).are_rows:
+        if self.transform is not None or not len(self) or not self._wishes.of(self._reading.shards[0].table).are_rows:
             raise AttributeError("samples of this dataset have no rows: a transform, or fields of several sizes")
         return self._read_into
 
     def _read_into(self, indices: Sequence[int], rows: Any) -> None:
-        for shard, entries, at in self._brought(indices):
+        for shard, entries, at in self._reading.brought(indices):
             self._wishes.of(shard.table).read_into(shard, entries, rows, at)
-        if self._remote is not None:
-            self._remote.done()
-
-    def _by_shard(self, indices: Sequence[int]) -> list[tuple[OpenShard, NDArray[np.int64], list[int]]]:
-        """The shards of these samples; with each its samples' numbers in there, and their places in ``indices``."""
-        which, entries = self._catalog.locate(places(indices, len(self)))
-        order = np.argsort(which, kind="stable")
-        ordered, entries = which[order], entries[order]
-        begins = np.flatnonzero(np.diff(ordered, prepend=-1))
-        rows = order.tolist()
-        pieces = list(itertools.pairwise([*begins.tolist(), len(rows)]))
-        self._shards.bring([int(ordered[begin]) for begin, _ in pieces])
-        return [(self._shards[int(ordered[begin])], entries[begin:end], rows[begin:end]) for begin, end in pieces]
-
-    def _brought(self, indices: Sequence[int]) -> list[tuple[OpenShard, NDArray[np.int64], list[int]]]:
-        """The same, and all of it is there, or on its way no more."""
-        found = self._by_shard(indices)
-        if self._remote is not None:
-            self._remote.bring([(shard, entries) for shard, entries, _ in found])
-        return found
 
     def key(self, index: int) -> str:
         """The key of a sample: what its files are called in the tar, up to the dot."""
-        ((shard, entries, _),) = self._by_shard([index])
+        ((shard, entries, _),) = self._reading.found([index])
         return shard.table.key(int(entries[0]))
 
     def keys(self) -> Iterator[str]:
         """All keys, in the order of the samples."""
-        for shard in self._each_shard():
+        for shard in self._reading.each_shard():
             table = shard.table
             yield from map(table.key, range(table.samples))
-
-    def _each_shard(self) -> Iterator[OpenShard]:
-        count = len(self._catalog.rows)
-        for begin in range(0, count, _TOGETHER):
-            numbers = range(begin, min(begin + _TOGETHER, count))
-            self._shards.bring(numbers)
-            yield from (self._shards[number] for number in numbers)
 
     @property
     def fields(self) -> list[str]:
         """The fields that samples have, as the first shard tells."""
-        return [field.name for field in self._shards[0].table.fields]
+        return [field.name for field in self._reading.shards[0].table.fields]
 
     def column(self, name: str) -> NDArray[Any]:
         """A number of each sample (its class, its length), without reading the samples.
 
         For weights, buckets, or a look at what there is: ``np.bincount(dataset.column("cls"))``.
         """
-        parts = [shard.column(name) for shard in self._each_shard()]
+        parts = [shard.column(name) for shard in self._reading.each_shard()]
         return np.concatenate(parts) if parts else np.empty(0, np.int64)
 
     def where(self, **columns: Any) -> Selection:
@@ -240,12 +190,12 @@ class ShardDataset:
 
     def runs(self) -> NDArray[np.int64]:
         """How many samples lie side by side in each stretch of a few megabytes, shard by shard."""
-        rows = self._catalog.rows
+        rows = self.catalog.rows
         return extents(rows["count"], rows["object_nbytes"])
 
     def __getstate__(self) -> dict[str, Any]:
         state = {**self.__dict__, "_asked": self.generation or None}
-        for name in ("_shards", "_catalog", "_wishes", "_layout", "_remote"):
+        for name in ("_reading", "catalog", "_wishes", "_layout"):
             del state[name]
         return state
 
@@ -254,5 +204,15 @@ class ShardDataset:
         self._open()
 
     def __repr__(self) -> str:
-        shards = len(self._catalog.rows)
+        shards = len(self.catalog.rows)
         return f"<ShardDataset {self.url}, {len(self):,} samples in {shards:,} shards, generation {self.generation}>"
+
+
+def _decoded(wanted: Granted, shard: OpenShard, entry: int) -> Any:
+    try:
+        return wanted.sample(shard, entry)
+    except ShardError:
+        raise
+    except Exception as error:
+        key = shard.table.key(entry)
+        raise DataError(f"sample {key!r} of {shard.where}/{shard.name} cannot be decoded: {error}") from error

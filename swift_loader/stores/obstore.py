@@ -14,7 +14,6 @@ import re
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from datetime import timedelta
-from pathlib import Path
 from tempfile import SpooledTemporaryFile
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -22,6 +21,7 @@ from swift_loader.errors import ConfigError, ShardError
 from swift_loader.host.systems import in_forked_children
 from swift_loader.host.warn import warn_user
 from swift_loader.stores.answers import Kind, Trouble, told
+from swift_loader.stores.bucket import made
 from swift_loader.stores.protocol import Found
 
 if TYPE_CHECKING:
@@ -29,7 +29,6 @@ if TYPE_CHECKING:
 
     from swift_loader.shards.url import Place
     from swift_loader.stores.client import Client
-    from swift_loader.stores.credentials import Keys
 
 #: How addresses begin.
 SCHEMES = ("s3", "gs", "az", "https", "http")
@@ -38,12 +37,6 @@ _PUT_AT_ONCE = 256 << 20
 _IN_MEMORY = 128 << 20
 _PART_NBYTES = 16 << 20
 _MD5 = re.compile(r'"?([0-9a-f]{32})"?\Z')
-_TIMES = {"timeout": "60s", "connect_timeout": "3s", "read_timeout": "10s"}
-_RETRIES = {
-    "max_retries": 2,
-    "retry_timeout": timedelta(seconds=20),
-    "backoff": {"init_backoff": timedelta(milliseconds=50), "max_backoff": timedelta(seconds=1), "base": 3},
-}
 
 _state = {"used": False, "forked": False}
 
@@ -100,7 +93,7 @@ class Objects:
             raise ConfigError(f"{place.scheme}:// names no bucket: {place.scheme}://bucket/folder")
         self._obstore = _obstore()
         self._place, self._client = place, client
-        self._store = self._made()
+        self._store = made(self._obstore.store, self._place, self._client)
         self._has_md5 = True
 
     @property
@@ -113,7 +106,7 @@ class Objects:
 
     def renew(self) -> None:
         """Asks for the keys again, and takes new connections."""
-        self._store = self._made()
+        self._store = made(self._obstore.store, self._place, self._client)
 
     async def part(self, name: str, begin: int, end: int | None, etag: str | None = None) -> Part:
         """Bytes of an object, asked for once. Lengths are not compared here.
@@ -256,62 +249,6 @@ class Objects:
         # A folder itself is listed as an object of no name by some servers.
         found = [Found(one["path"].rpartition("/")[2], one["size"]) for one in listed["objects"]]
         return sorted(one for one in found if one.name.startswith(prefix) and one.name and not one.name.startswith("."))
-
-    def _made(self) -> Any:
-        place, stores = self._place, self._obstore.store
-        how: dict[str, Any] = {"retry_config": _RETRIES, "client_options": self._client_options()}
-        if place.scheme in ("http", "https"):
-            return stores.HTTPStore.from_url(f"{place.scheme}://{place.host}/{place.path}", **how)
-        settings = {"s3": self._s3, "gs": self._gs, "az": self._az}[place.scheme]
-        made = {"s3": stores.S3Store, "gs": stores.GCSStore, "az": stores.AzureStore}[place.scheme]
-        return made(place.host, prefix=place.path or None, **settings(), **how)
-
-    def _s3(self) -> dict[str, Any]:
-        client = self._client
-        config: dict[str, Any] = {"region": client.region, "virtual_hosted_style_request": client.virtual_host}
-        if client.endpoint is not None:
-            config["endpoint"] = client.endpoint
-        if client.credentials.source == "none":
-            return {"config": {**config, "skip_signature": True}}
-        keys = client.credentials.keys()
-        if keys is None:
-            return {"config": config}
-        said = {
-            "access_key_id": keys.access.reveal(),
-            "secret_access_key": keys.secret.reveal(),
-            "token": keys.token.reveal() if keys.token else None,
-            "expires_at": None,
-        }
-        # Not as settings: those would be shown and pickled with the store, and mixed with what the environment says.
-        return {"config": config, "credential_provider": lambda: said}
-
-    def _gs(self) -> dict[str, Any]:
-        given = self._given()
-        if self._client.credentials.source == "none":
-            return {"config": {"skip_signature": True}}
-        return {"config": {"service_account_key": given.secret.reveal()} if given else {}}
-
-    def _az(self) -> dict[str, Any]:
-        given = self._given()
-        config = {"account_name": given.access.reveal(), "account_key": given.secret.reveal()} if given else {}
-        if self._client.endpoint is not None:
-            config["endpoint"] = self._client.endpoint
-        return {"config": config}
-
-    def _given(self) -> Keys | None:
-        credentials = self._client.credentials
-        return credentials.keys() if credentials.source == "given" else None
-
-    def _client_options(self) -> dict[str, Any]:
-        client = self._client
-        is_plain = self._place.scheme == "http" or (client.endpoint or "").startswith("http://")
-        options: dict[str, Any] = {**_TIMES, **({"allow_http": True} if is_plain else {})}
-        if client.certificates is not None:
-            try:
-                options["root_certificate"] = Path(client.certificates).read_bytes()
-            except OSError as error:
-                raise ConfigError(f"certificates: {client.certificates} cannot be read: {error.strerror}") from error
-        return options
 
 
 class ObjectDraft:

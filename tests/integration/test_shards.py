@@ -112,7 +112,7 @@ def test_samples_are_kept_and_repeated_as_those_of_any_dataset(folder: Path, tmp
 
 def test_a_damaged_sample_ends_the_epoch_with_its_place_or_is_left_out(tmp_path: Path) -> None:
     write_set(tmp_path, 20, per_shard=10)
-    offset = int(ShardDataset(tmp_path)._shards[1].table.entries[3, 4, 0])
+    offset = int(ShardDataset(tmp_path)._reading.shards[1].table.entries[3, 4, 0])
     with (tmp_path / "shard-000001.tar").open("r+b") as file:
         file.seek(offset + 130)
         file.write(b"\xff")

@@ -177,7 +177,7 @@ def flipped(path: Path, at: int, bit: int = 0) -> None:
 def test_a_damaged_sample_is_named_and_not_delivered(tmp_path: Path, way: str) -> None:
     write_set(tmp_path)
     dataset = ShardDataset(tmp_path, "x.npy")
-    offset = int(dataset._shards[1].table.entries[2, 4, 0])
+    offset = int(dataset._reading.shards[1].table.entries[2, 4, 0])
     flipped(tmp_path / "shard-000001.tar", offset + (20 if way == "header of the array" else 130))
     rows = np.zeros((2, 2, 3), np.float32)
     read = (lambda: dataset[9]) if way == "one by one" else (lambda: dataset.read_into([0, 9], rows))

@@ -1,0 +1,84 @@
+"""Which shards samples are in, all at hand: mapped, or brought by the host's fetcher, who is told what comes."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from swift_loader.shards.numbering import places
+from swift_loader.shards.opened import OpenShard, OpenShards
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from swift_loader.shards.sets import OpenedSet
+
+#: Tables of shards that are elsewhere are read so many at a time.
+_TOGETHER = 64
+
+
+class Piece(NamedTuple):
+    """Some of the samples that were asked for: those of one shard."""
+
+    shard: OpenShard
+    entries: NDArray[np.int64]
+    """Their numbers in there."""
+    at: list[int]
+    """Their places among all that were asked for."""
+
+
+class Reading:
+    """An open set, of which samples are read."""
+
+    def __init__(self, opened: OpenedSet, job: str) -> None:
+        self.catalog = opened.catalog
+        self.shards = OpenShards(opened)
+        self._remote = opened.remote
+        if self._remote is not None:
+            self._remote.follower.job = job
+
+    def found(self, indices: Sequence[int]) -> list[Piece]:
+        """Where these samples are, by shard."""
+        which, entries = self.catalog.locate(places(indices, self.catalog.samples))
+        order = np.argsort(which, kind="stable")
+        ordered, entries = which[order], entries[order]
+        begins = np.flatnonzero(np.diff(ordered, prepend=-1))
+        rows = order.tolist()
+        pieces = list(itertools.pairwise([*begins.tolist(), len(rows)]))
+        self.shards.bring([int(ordered[begin]) for begin, _ in pieces])
+        return [Piece(self.shards[int(ordered[begin])], entries[begin:end], rows[begin:end]) for begin, end in pieces]
+
+    def brought(self, indices: Sequence[int]) -> Iterator[Piece]:
+        """The same, and what is elsewhere is here, or on its way; what was brought may go again at the end."""
+        found = self.found(indices)
+        if self._remote is None:
+            yield from found
+            return
+        self._remote.bring([(shard, entries) for shard, entries, _ in found])
+        yield from found
+        self._remote.done()
+
+    def each_shard(self) -> Iterator[OpenShard]:
+        """All of them, in order."""
+        count = len(self.catalog.rows)
+        for begin in range(0, count, _TOGETHER):
+            numbers = range(begin, min(begin + _TOGETHER, count))
+            self.shards.bring(numbers)
+            yield from (self.shards[number] for number in numbers)
+
+    def follow(self, plan: Any, consumer: int) -> None:
+        """See `ShardDataset`."""
+        if self._remote is not None:
+            self._remote.follower.begin(plan, consumer)
+
+    def turn_to(self, epoch: int, step: int) -> None:
+        """See `ShardDataset`."""
+        if self._remote is not None:
+            self._remote.follower.turn_to(epoch, step)
+
+    def statistics(self) -> dict[str, Any] | None:
+        """See `ShardDataset`."""
+        return None if self._remote is None else self._remote.fetched.statistics()
