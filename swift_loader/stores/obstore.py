@@ -21,7 +21,7 @@ from swift_loader.errors import ConfigError, ShardError
 from swift_loader.host.systems import in_forked_children
 from swift_loader.host.warn import warn_user
 from swift_loader.stores.answers import Kind, Trouble, told
-from swift_loader.stores.bucket import made
+from swift_loader.stores.asking import made
 from swift_loader.stores.protocol import Found
 
 if TYPE_CHECKING:

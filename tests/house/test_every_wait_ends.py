@@ -55,7 +55,7 @@ ENDS = {
     ("shards/transfer.py", "with ThreadPoolExecutor"): "a copy of files, or requests that have their own time",
     ("shards/transfer.py", "result"): "of such a thread",
     ("shards/epochs.py", "opens a file"): "a file in memory of a process of ours, by /proc",
-    ("stores/obstore.py", "opens a file"): "a file of certificates that the user has named, in a process of its own",
+    ("stores/asking.py", "opens a file"): "a file of certificates that the user has named, in a process of its own",
     ("net/link.py", "recv_into"): "never waits: its timeout is 0",
     ("net/doorman.py", "accept"): "never waits: its timeout is 0",
     ("net/neighbours.py", "recv"): "its socket has a timeout",
