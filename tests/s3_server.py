@@ -29,6 +29,9 @@ _BEHIND = 10_000
 _FIRST_PORT, _LAST_PORT = 20_000, 32_000
 _STARTING_S = 60.0
 
+#: Those of this process that run now, which tests of other things are not to see.
+running: set[int] = set()
+
 
 def binary() -> str | None:
     """Where the server is, if it is installed."""
@@ -91,6 +94,7 @@ class S3Server:
                 words, stdin=subprocess.DEVNULL, stdout=log, stderr=log, cwd=self._folder,
                 env={"HOME": str(self._folder), "TMPDIR": str(self._folder), "PATH": os.environ.get("PATH", "")},
             )  # fmt: skip
+        running.add(self._process.pid)
         try:
             self._wait_until_ready()
         except BaseException:
@@ -106,6 +110,7 @@ class S3Server:
         if self._process is not None:
             self._process.send_signal(signal.SIGKILL)
             self._process.wait()
+            running.discard(self._process.pid)
             self._process = None
             for port in self._ports.values():  # these it puts there whatever it is told
                 for left in Path("/tmp").glob(f"seaweedfs-*-grpc-{port + _BEHIND}.sock"):

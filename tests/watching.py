@@ -18,7 +18,7 @@ import psutil
 import torch
 
 from swift_loader.engines.nursery import shared
-from tests import warm
+from tests import s3_server, warm
 
 ROOT = Path(__file__).resolve().parent.parent
 _ENV_OF_SCRIPTS = {"PYTHONPATH": str(ROOT), "PYTHONWARNINGS": "default::ResourceWarning"}
@@ -61,7 +61,7 @@ def settled(value: Callable[[], Any], for_s: float = 0.3) -> Any:
 
 def descendants(pid: int | None = None) -> list[psutil.Process]:
     """All living processes below ``pid``; without the servers of this process by default."""
-    found, servers = [], set() if pid else shared.pids | warm.server.pids
+    found, servers = [], set() if pid else shared.pids | warm.server.pids | s3_server.running
     for process in psutil.Process(pid or os.getpid()).children(recursive=True):
         try:
             if process.status() != psutil.STATUS_ZOMBIE and process.pid not in servers:

@@ -103,7 +103,7 @@ def test_c16_a_dataset_of_any_main_module_works_and_that_runs_once(begin: Callab
     assert (ended.returncode, ended.stdout, said) == (0, EXPECTED, "")
 
 
-@pytest.mark.parametrize("ending", ["", "loader.close()", "ahead = iter(loader); kept = next(ahead)"])
+@pytest.mark.parametrize("ending", [slow(""), "loader.close()", slow("ahead = iter(loader); kept = next(ahead)")])
 def test_c16_a_script_that_has_the_package_itself_as_a_name_ends_in_silence(ending: str):
     """Then modules lose their names before what a script still holds is let go of."""
     script = SCRIPT.replace("METHOD", "'auto'").replace("loader.close()\n", ending)

@@ -65,7 +65,7 @@ class Pairs:
         made: dict[str, Callable[[], Any]] = {
             "RGB": lambda: Image.fromarray(pixels),
             "RGBA": lambda: Image.fromarray(pixels).convert("RGBA"),
-            "P": lambda: Image.fromarray(pixels).convert("P"),
+            "P": lambda: Image.fromarray(pixels).convert("P", palette=Image.Palette.ADAPTIVE),
             "array": lambda: pixels,
             "tensor": lambda: torch.from_numpy(pixels).permute(2, 0, 1),
             "floats": lambda: pixels.astype(np.float32),
