@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import signal
 from pathlib import Path
 from typing import Any
@@ -42,15 +43,15 @@ def rest_without(worker: psutil.Process, iterator: Any) -> list[int]:
 
 
 def test_a21_a_stopped_server_is_waited_for_by_nobody_who_has_something_else_to_do():
-    """There is only one of it, and it may come back: it is not killed."""
+    """If it does not come back for a while, its twin takes its place."""
     settings = {**SETTINGS, "start_method": "fork", "allow_fork": True}
     with started(Slow, {"count": COUNT, "seconds": 0.005}, **settings) as loader:
         iterator = iter(loader)
         found, family, server = both_and_their_server(loader, iterator)
         server.send_signal(signal.SIGSTOP)
         found += rest_without(family[0], iterator)
-        assert server.status() == psutil.STATUS_STOPPED
-        server.send_signal(signal.SIGCONT)
+        with contextlib.suppress(psutil.NoSuchProcess):  # where the rest took its time, the twin has taken over
+            server.send_signal(signal.SIGCONT)
         until(lambda: len(loader.worker_pids) == 2, "the replacement")
     assert found == list(range(COUNT))
 
