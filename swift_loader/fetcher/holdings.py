@@ -136,19 +136,16 @@ class Holdings:
             self._tell_changed()
 
     async def _from_network(self, one: Holding, of: ShardSet, shard: int, offset: int) -> None:
+        # Runs of about one part's size are asked for at once, not as a part and a rest.
+        step = one.nbytes if one.nbytes <= 2 * PART_NBYTES else PART_NBYTES
+
         async def bring(begin: int) -> None:
-            end = min(begin + PART_NBYTES, one.end)
+            end = min(begin + step, one.end)
             data = await of.part(shard, begin, end)
             self.room.write(offset + begin - one.begin, data)
             self._counts.nbytes += end - begin
 
-        # Runs of about one part's size are asked for at once, not as a part and a rest.
-        if one.nbytes <= 2 * PART_NBYTES:
-            data = await of.part(shard, one.begin, one.end)
-            self.room.write(offset, data)
-            self._counts.nbytes += one.nbytes
-            return
-        coming = [asyncio.ensure_future(bring(begin)) for begin in range(one.begin, one.end, PART_NBYTES)]
+        coming = [asyncio.ensure_future(bring(begin)) for begin in range(one.begin, one.end, step)]
         try:
             await asyncio.gather(*coming)
         finally:

@@ -22,6 +22,7 @@ import numpy as np
 from swift_loader.fetcher.counts import Counts
 from swift_loader.fetcher.sets import ShardSet
 from swift_loader.host.systems import flags
+from swift_loader.host.writing import write_all
 from swift_loader.host.xxhash import digest_of, wide_digest_of
 from swift_loader.shards.spans import spans
 from swift_loader.shards.table import ABSENT, UNCHECKED, Table
@@ -144,9 +145,8 @@ class Kept:
             if free.f_bavail * free.f_frsize < data.nbytes + _LEFT_NBYTES:
                 raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
             fd = os.open(path, _WRITE, 0o600)
-            for part in (memoryview(data), memoryview(wide_digest_of(data))):
-                while part.nbytes:
-                    part = part[os.write(fd, part) :]  # noqa: PLW2901 - what is left of it
+            write_all(fd, data)
+            write_all(fd, wide_digest_of(data))
             path.rename(self._folder / name)
             return True
         except OSError as error:

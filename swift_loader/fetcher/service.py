@@ -125,9 +125,8 @@ class Service:
                     raise TimeoutError("who has asked reads nothing")
                 await asyncio.sleep(_PAUSE_S)
         finally:
-            if "pid" not in words:
-                for fd in fds:
-                    os.close(fd)
+            for fd in fds:
+                os.close(fd)
 
     async def _answered(self, connection: Connection, message: Message, fds: list[int]) -> dict[str, Any]:
         words = message.words
@@ -160,7 +159,7 @@ class Service:
             self._wishes = Wishes(self._holdings, self._ahead, self._counts)
             self._running = asyncio.ensure_future(self._ahead.run())
             self._network = network
-        fds += [self._holdings.room.arena_fd, self._holdings.room.page_fd]
+        fds += map(os.dup, (self._holdings.room.arena_fd, self._holdings.room.page_fd))
         return {"pid": os.getpid()}
 
     async def _set(self, connection: Connection, words: dict[str, Any], message: Message) -> dict[str, Any]:  # noqa: ARG002 - as all
@@ -234,8 +233,9 @@ class Service:
                 "room_nbytes": room.nbytes,
                 "used_nbytes": room.used_nbytes,
                 "pid": os.getpid(),
+                "connections": len(self._connections),
             }
-            return {"statistics": {**told, "connections": len(self._connections)}}
+            return {"statistics": told}
         if "whole" in words:
             fds.append(in_memory(await self._whole(network, words["whole"])))
         elif "size" in words:

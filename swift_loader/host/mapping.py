@@ -113,6 +113,16 @@ class MappedFile:
             self._fd = -1
 
 
+def whole_file(fd: int) -> memoryview:
+    """All of a file, mapped for as long as somebody looks at it; the descriptor is closed."""
+    try:
+        if not os.fstat(fd).st_size:
+            return memoryview(b"")
+        return memoryview(mmap.mmap(fd, 0, prot=mmap.PROT_READ))
+    finally:
+        os.close(fd)
+
+
 def read_into(fd: int, target: Any, offset: int) -> None:
     """Fills ``target``, an array of bytes, from there.
 

@@ -6,8 +6,13 @@ from __future__ import annotations
 
 import errno
 import os
+from typing import TYPE_CHECKING
 
 from swift_loader.errors import ConfigError
+from swift_loader.host.writing import write_all
+
+if TYPE_CHECKING:
+    from _typeshed import ReadableBuffer as Buffer
 
 #: Below are the standard streams' numbers. A worker whose dataset has closed them gets these for its files, and the
 #: dataset that closes them again with its next sample would close those.
@@ -46,4 +51,20 @@ def memory_file(name: str) -> int:
         finally:
             os.close(standard)
     os.fchmod(fd, 0o600)
+    return fd
+
+
+def sealed_file(name: str, data: Buffer) -> int:
+    """A new one with these bytes, which nobody can change; gives back its descriptor."""
+    import fcntl  # noqa: PLC0415 - as above
+
+    fd = memory_file(name)
+    try:
+        write_all(fd, data)
+        fcntl.fcntl(
+            fd, fcntl.F_ADD_SEALS, fcntl.F_SEAL_WRITE | fcntl.F_SEAL_GROW | fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_SEAL
+        )
+    except BaseException:
+        os.close(fd)
+        raise
     return fd

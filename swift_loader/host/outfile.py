@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING
 
 from swift_loader.host.systems import flags
 from swift_loader.host.warn import warn_user
+from swift_loader.host.writing import write_all
 
 if TYPE_CHECKING:
     from _typeshed import ReadableBuffer as Buffer
@@ -82,7 +83,7 @@ class OutFile:
             self._put_aside()
             size = 0
         try:
-            _write_all(self._fd, data)
+            write_all(self._fd, data)
         except OSError:
             with contextlib.suppress(OSError):
                 os.ftruncate(self._fd, size)  # no half of a line
@@ -100,7 +101,7 @@ class OutFile:
         """A run that was killed may have left half a line, which must not become the begin of ours."""
         size = os.fstat(self._fd).st_size
         if size and os.pread(self._fd, 1, size - 1) not in (b"\n", b""):
-            _write_all(self._fd, b"\n")
+            write_all(self._fd, b"\n")
 
     def _give_up(self, error: OSError) -> None:
         self.close()
@@ -119,14 +120,14 @@ def publish(path: Path, data: Buffer, *, is_private: bool = False) -> None:
     if real.exists() and not real.is_file():  # a device
         fd = _opened(real)
         try:
-            _write_all(fd, data)
+            write_all(fd, data)
         finally:
             os.close(fd)
         return
     fd, temporary = tempfile.mkstemp(prefix=f".{real.name}-", dir=real.parent)
     try:
         try:
-            _write_all(fd, data)
+            write_all(fd, data)
             if real.exists() and not is_private:
                 os.fchmod(fd, stat.S_IMODE(real.stat().st_mode))
         finally:
@@ -203,11 +204,3 @@ def _refuse_foreign(path: Path, found: os.stat_result) -> None:
 def _refuse_special(found: os.stat_result) -> None:
     if not stat.S_ISREG(found.st_mode) and not stat.S_ISCHR(found.st_mode):
         raise PermissionError(errno.EPERM, "it is no file: a pipe whose reader stalls would stop training")
-
-
-def _write_all(fd: int, data: Buffer) -> None:
-    with memoryview(data) as whole:
-        done = 0
-        while done < whole.nbytes:
-            with whole[done:] as left:
-                done += os.write(fd, left)

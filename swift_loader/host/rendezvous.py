@@ -59,7 +59,12 @@ def met(name: str, wait_s: float) -> socket.socket | None:
 
 def is_same_user(peer: socket.socket) -> bool:
     """Whether the other end is a process of this user."""
-    return bool(_peer(peer)[1] == os.geteuid())
+    return user_of(peer) == os.geteuid()
+
+
+def user_of(peer: socket.socket) -> int:
+    """The user whose process is at the other end."""
+    return _peer(peer)[1]
 
 
 def process_of(peer: socket.socket) -> int:

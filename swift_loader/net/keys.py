@@ -109,6 +109,10 @@ class Keys:
         """The name of the key with this certificate, if it is still one of them."""
         return next((key.name for key in self._now() if key.certificate == certificate), None)
 
+    def may_stay(self, certificate: bytes | None) -> bool:
+        """Whether who was let in with this certificate, or without one, still is."""
+        return certificate is None or self.holds(certificate) is not None
+
     def context(self) -> ssl.SSLContext:
         """What a server's connections are made with."""
         context = _context(ssl.PROTOCOL_TLS_SERVER)

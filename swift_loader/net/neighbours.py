@@ -7,7 +7,8 @@ import socket
 import struct
 from pathlib import Path
 
-_CREDENTIALS = struct.Struct("3i")
+from swift_loader.host.rendezvous import user_of
+
 _ROOT = 0
 #: Of linux/sock_diag.h and inet_diag.h: the protocol, what is asked, and where in the answer the user stands.
 _SOCK_DIAG, _BY_FAMILY, _REQUEST, _ALL_STATES, _ANY = 4, 20, 1, 0xFFFFFFFF, 0xFFFFFFFF
@@ -22,8 +23,7 @@ def is_trusted(connected: socket.socket) -> bool:
 
 def _user_of(connected: socket.socket) -> int | None:
     if connected.family == socket.AF_UNIX:
-        told = connected.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size)
-        return int(_CREDENTIALS.unpack(told)[1])
+        return user_of(connected)
     try:
         mine, theirs = connected.getsockname()[:2], connected.getpeername()[:2]
     except OSError:

@@ -139,7 +139,7 @@ class _Server:
         recipe = _served(self._recipe_for(guest.hello.consumer))
 
         def may_stay() -> bool:
-            return self._keys is None or guest.certificate is None or self._keys.holds(guest.certificate) is not None
+            return self._keys is None or self._keys.may_stay(guest.certificate)
 
         def life() -> None:
             Desk(guest, recipe, self._plan, self._welcome, may_stay).serve()

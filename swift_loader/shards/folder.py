@@ -9,7 +9,6 @@ from __future__ import annotations
 import contextlib
 import errno
 import fcntl
-import mmap
 import os
 import secrets
 import stat
@@ -18,7 +17,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from swift_loader.errors import ConfigError, ShardError
+from swift_loader.host.mapping import whole_file
 from swift_loader.host.systems import flags
+from swift_loader.host.writing import write_all
 from swift_loader.shards.fields import trouble_with_path
 from swift_loader.shards.store import Found
 
@@ -85,13 +86,7 @@ class Folder:
 
     def whole(self, name: str) -> memoryview:
         """See `Store`."""
-        fd = self.open(name)
-        try:
-            if not os.fstat(fd).st_size:
-                return memoryview(b"")
-            return memoryview(mmap.mmap(fd, 0, prot=mmap.PROT_READ))
-        finally:
-            os.close(fd)
+        return whole_file(self.open(name))
 
     def draft(self, name: str) -> FolderDraft:
         """See `Store`."""
@@ -159,7 +154,7 @@ class FolderDraft:
             some = pieces[begin : begin + _MOST_PIECES]
             left = sum(memoryview(piece).nbytes for piece in some) - os.writev(self._fd, some)
             if left:  # the disk is nearly full, or it is a network's
-                _write_all(self._fd, b"".join(some)[-left:])
+                write_all(self._fd, b"".join(some)[-left:])
 
     def publish(self, *, over: bool = False) -> None:
         """See `Draft`. ``over``: in the place of what is there."""
@@ -212,8 +207,3 @@ def _hidden(target: Path) -> tuple[Path, int]:
             if os.fstat(fd).st_nlink:
                 return path, fd
         os.close(fd)  # another writer has cleared it away between these lines
-
-
-def _write_all(fd: int, data: bytes) -> None:
-    while data:
-        data = data[os.write(fd, data) :]

@@ -9,7 +9,6 @@ has a dataset in its own hands while others read from it, as loaders have, keeps
 from __future__ import annotations
 
 import configparser
-import fcntl
 import json
 import os
 import weakref
@@ -19,14 +18,13 @@ from pathlib import Path
 from typing import Any, NamedTuple, Self, final
 
 from swift_loader.errors import ConfigError
-from swift_loader.host.memfile import memory_file
+from swift_loader.host.memfile import sealed_file
 from swift_loader.settings.secret import Secret
 
 #: What of the environment says who is let in and how stores are reached: for those that are started without it.
 _PREFIXES = ("AWS_", "GOOGLE_", "AZURE_", "SSL_CERT_")
 _NAMES = ("HOME", "HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "NO_PROXY")
 _FILE = "swift-credentials"
-_SEALS = fcntl.F_SEAL_WRITE | fcntl.F_SEAL_GROW | fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_SEAL
 _MOST_NBYTES = 1 << 20
 _KEYS = ("aws_access_key_id", "aws_secret_access_key", "aws_session_token")
 
@@ -160,17 +158,10 @@ def _of_a_profile(around: Mapping[str, str]) -> Keys | None:
 
 
 def _sealed(said: dict[str, Any]) -> int:
-    fd = memory_file(_FILE)
-    try:
-        data = json.dumps(said).encode()
-        if len(data) > _MOST_NBYTES:
-            raise ConfigError(f"keys and variables of stores take {len(data):,} bytes: at most {_MOST_NBYTES:,}")
-        os.pwrite(fd, data, 0)
-        fcntl.fcntl(fd, fcntl.F_ADD_SEALS, _SEALS)
-    except BaseException:
-        os.close(fd)
-        raise
-    return fd
+    data = json.dumps(said).encode()
+    if len(data) > _MOST_NBYTES:
+        raise ConfigError(f"keys and variables of stores take {len(data):,} bytes: at most {_MOST_NBYTES:,}")
+    return sealed_file(_FILE, data)
 
 
 def _close(fd: int) -> None:

@@ -6,15 +6,14 @@ it; so nothing is copied that need not be, and nothing is unpickled.
 
 from __future__ import annotations
 
-import fcntl
 import json
-import mmap
 import os
 import socket
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from swift_loader.host.memfile import memory_file
+from swift_loader.host.mapping import whole_file
+from swift_loader.host.memfile import sealed_file
 
 if TYPE_CHECKING:
     from _typeshed import ReadableBuffer as Buffer
@@ -22,7 +21,6 @@ if TYPE_CHECKING:
 #: Kernels take datagrams of about 200 kB.
 _MOST_NBYTES = 48 << 10
 _MOST_FDS = 4
-_SEALS = fcntl.F_SEAL_WRITE | fcntl.F_SEAL_GROW | fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_SEAL
 _HERE, _BESIDE = b"H", b"B"
 
 
@@ -39,27 +37,12 @@ class Message(NamedTuple):
 
     def data(self) -> memoryview:
         """The bytes that came with them, mapped; they live as long as somebody looks at them."""
-        fd = self.fds.pop(0)
-        try:
-            if not os.fstat(fd).st_size:
-                return memoryview(b"")
-            return memoryview(mmap.mmap(fd, 0, prot=mmap.PROT_READ))
-        finally:
-            os.close(fd)
+        return whole_file(self.fds.pop(0))
 
 
-def in_memory(data: Buffer, name: str = "swift-message") -> int:
+def in_memory(data: Buffer) -> int:
     """A sealed file in memory that has these bytes; its descriptor."""
-    fd = memory_file(name)
-    try:
-        view = memoryview(data).cast("B")
-        while view.nbytes:
-            view = view[os.write(fd, view) :]
-        fcntl.fcntl(fd, fcntl.F_ADD_SEALS, _SEALS)
-    except BaseException:
-        os.close(fd)
-        raise
-    return fd
+    return sealed_file("swift-message", memoryview(data).cast("B"))
 
 
 def written(words: dict[str, Any]) -> tuple[bytes, list[int]]:
