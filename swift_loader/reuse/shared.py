@@ -1,8 +1,8 @@
 """Samples in memory, once on a host: who comes first makes two anonymous files, and offers them to those who follow.
 
-They find each other by an abstract socket, whose name tells the user, the samples and the size; it is no file, and goes
-with its process. Whoever holds the files offers them when the one before is gone. The files can grow and not shrink, so
-that nobody is harmed by whoever else has them; the memory goes with the last holder.
+They find each other by an abstract socket, whose name tells the user, the samples and the size; it is no file. It is
+given along with the files, so whoever holds them offers them, and nobody comes between one who goes and the next. The
+files can grow and not shrink, so that nobody is harmed by whoever else has them; memory and name go with the last.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from swift_loader.reuse.index import Origin
 _WAIT_S = 5.0
 _ANSWER_S = 1.0
 _LOOK_MS = 60_000
-_GREETING = b"swift-cache 1"
+_GREETING = b"swift-cache 2"
 
 
 _held: WeakSet[HostMemory] = WeakSet()
@@ -56,16 +56,16 @@ class HostMemory:
     def __init__(self, origin: Origin, prefix: str | None, nbytes: int) -> None:
         self.name = meeting_name("swift-cache", repr((origin, prefix, nbytes)))
         self._fds: tuple[int, int] | None = None
+        self._offering: socket.socket | None = None
         self._wake, self._waker = socket.socketpair()
-        self._others: dict[int, socket.socket] = {}
-        """Those who have asked."""
-        self._link: socket.socket | None = None
         try:
-            self._link = self._joined()
+            self._offering = self._joined()
         except BaseException:
             self._let_go()
             raise
-        self._thread = threading.Thread(target=self._offer, name="swift-cache-host", daemon=True)
+        self._thread = threading.Thread(
+            target=self._offer, args=(self._offering,), name="swift-cache-host", daemon=True
+        )
         self._thread.start()
         _held.add(self)
 
@@ -86,90 +86,62 @@ class HostMemory:
         self._thread.join(_WAIT_S)
 
     def _let_go(self) -> None:
-        for link in (self._wake, self._waker, *self._others.values(), *filter(None, (self._link,))):
+        for link in (self._wake, self._waker, *filter(None, (self._offering,))):
             link.close()
         fds, self._fds = self._fds, None
         for fd in fds or ():
             os.close(fd)
 
     def _joined(self) -> socket.socket:
-        """The socket that offers the files, if they are ours to offer; else the one that tells when they are."""
+        """The socket at which the files are offered."""
         until = monotonic() + _WAIT_S
         while monotonic() < until:
             offering = offered(self.name)
             if offering is not None:
                 try:
-                    self._fds = self._fds or _new_files()
+                    self._fds = _new_files()
                     return offering
                 except BaseException:
                     offering.close()
                     raise
-            asking = self._asked()
-            if asking is not None:
-                return asking
+            given = self._given()
+            if given is not None:
+                return given
         raise TimeoutError(errno.ETIMEDOUT, "whoever keeps them does not answer")
 
-    def _asked(self) -> socket.socket | None:
+    def _given(self) -> socket.socket | None:
         asking = met(self.name, _ANSWER_S)
         if asking is None:
             return None
-        try:
-            said, fds, _, _ = socket.recv_fds(asking, len(_GREETING), 2)
-            if said == _GREETING and len(fds) == 2:
-                self._take_over((fds[0], fds[1]))
-                return asking
-        except (ConnectionError, TimeoutError):  # it is just going, or too busy
-            pass
-        except BaseException:
-            asking.close()
-            raise
-        asking.close()
+        fds: list[int] = []
+        with asking, suppress(ConnectionError, TimeoutError):  # it is just going, or too busy
+            said, fds, _, _ = socket.recv_fds(asking, len(_GREETING), 3, socket.MSG_CMSG_CLOEXEC)
+            if said == _GREETING and len(fds) == 3:  # the files, and where they are offered
+                self._fds = fds[0], fds[1]
+                offering = socket.socket(fileno=fds[2])
+                offering.settimeout(0.0)
+                return offering
+        for fd in fds:
+            os.close(fd)
         return None
 
-    def _take_over(self, fds: tuple[int, int]) -> None:
-        if self._fds is None:
-            self._fds = fds
-        else:
-            for fd in fds:
-                os.close(fd)
-
-    def _offer(self) -> None:
+    def _offer(self, offering: socket.socket) -> None:
+        ready = select.poll()
+        for link in (offering, self._wake):
+            ready.register(link, select.POLLIN)
+        wake = self._wake.fileno()
         try:
-            while (link := self._link) is not None and self._served(link):
-                pass
+            while wake not in {fd for fd, _ in ready.poll(_LOOK_MS)}:
+                self._answer(offering)
         finally:
             self._let_go()
 
-    def _served(self, link: socket.socket) -> bool:
-        """Waits for a question, and for the end of those who have asked, or of the one whom we have asked."""
-        ready = select.poll()
-        for each in (link, self._wake, *self._others.values()):
-            ready.register(each, select.POLLIN)
-        events = {fd for fd, _ in ready.poll(_LOOK_MS)}
-        if self._wake.fileno() in events:
-            return False
-        for fd in events & self._others.keys():
-            self._others.pop(fd).close()
-        if link.fileno() not in events:
-            return True
-        if link.getsockopt(socket.SOL_SOCKET, socket.SO_ACCEPTCONN):
-            self._answer(link)
-            return True
-        # Whoever offered the files is gone: one of us does it now.
-        link.close()
-        self._link = None
-        with suppress(OSError):  # then nobody does, and who comes later begins anew
-            self._link = self._joined()
-        return True
-
-    def _answer(self, link: socket.socket) -> None:
-        with suppress(OSError):  # whoever asks may be gone again
-            other, _ = link.accept()
-            if self._fds is None or not is_same_user(other):
-                other.close()
-                return
-            self._others[other.fileno()] = other  # its end tells them of ours
-            socket.send_fds(other, [_GREETING], self._fds)
+    def _answer(self, offering: socket.socket) -> None:
+        with suppress(OSError):  # another holder was quicker, or whoever asks is gone again
+            other, _ = offering.accept()
+            with other:
+                if self._fds is not None and is_same_user(other):
+                    socket.send_fds(other, [_GREETING], [*self._fds, offering.fileno()])
 
 
 class Memory:

@@ -78,7 +78,7 @@ def receive(link: socket.socket) -> Message:
         ConnectionError: if there is nobody any more.
         BlockingIOError, TimeoutError: if there is none yet.
     """
-    data, fds, _, _ = socket.recv_fds(link, _MOST_NBYTES + 1, _MOST_FDS)
+    data, fds, _, _ = socket.recv_fds(link, _MOST_NBYTES + 1, _MOST_FDS, socket.MSG_CMSG_CLOEXEC)
     message = Message({}, fds)
     try:
         if not data:

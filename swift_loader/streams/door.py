@@ -53,7 +53,7 @@ class Door:
             self._end_the_lost()
 
     def _take_producer(self) -> bool:
-        message, fds, _, _ = socket.recv_fds(self._server, 64, 4, socket.MSG_DONTWAIT)
+        message, fds, _, _ = socket.recv_fds(self._server, 64, 4, socket.MSG_DONTWAIT | socket.MSG_CMSG_CLOEXEC)
         if not message:
             return False
         producer = Link(socket.socket(fileno=fds[0]), "the producer")

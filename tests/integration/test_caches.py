@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import os
 import pickle
 import threading
 import warnings
@@ -12,6 +13,8 @@ from pathlib import Path
 import pytest
 
 from swift_loader import Cached, CacheSetting, SwiftLoader
+from swift_loader.reuse.index import Origin
+from swift_loader.reuse.shared import HostMemory
 from tests.kept_datasets import Asked, Epochs, Halves, Mixed, Several, Texts, Twice, Wide, asked, then_shaken
 from tests.loaders import made, started, stream
 from tests.slow import slow
@@ -264,6 +267,27 @@ def test_memory_goes_with_the_last_who_holds_it_and_is_offered_until_then(tmp_pa
     assert name not in Path("/proc/net/unix").read_text()
     assert stream(Asked, kwargs, cache_setting=kept) == whole
     assert len(asked(tmp_path)) == 2 * N
+
+
+def test_memory_is_never_without_one_who_offers_it_while_anybody_holds_it():
+    origin = Origin("any", "any", "1")
+    for _ in range(100):
+        first = HostMemory(origin, None, 1 << 16)
+        files = _files(first)
+        second = HostMemory(origin, None, 1 << 16)
+        first.close()
+        third = HostMemory(origin, None, 1 << 16)  # at once: the second may not have run meanwhile
+        second.close()
+        fourth = HostMemory(origin, None, 1 << 16)
+        assert _files(third) == _files(fourth) == files
+        third.close()
+        fourth.close()
+        assert first.name[1:] not in Path("/proc/net/unix").read_text()
+
+
+def _files(memory: HostMemory) -> list[int]:
+    pid, *fds = memory.place
+    return [os.stat(f"/proc/{pid}/fd/{fd}").st_ino for fd in fds]
 
 
 OF_MAIN = """
