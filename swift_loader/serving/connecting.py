@@ -7,14 +7,14 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from swift_loader.errors import ConfigError, PeerLost, ProtocolError, ProtocolMismatch
+from swift_loader.errors import ConfigError, PeerLost, ProtocolMismatch
 from swift_loader.net import schema
 from swift_loader.net.address import Address, parse_all
 from swift_loader.net.dial import dial
-from swift_loader.net.frames import BYE, HELLO, REFUSED, WELCOME, Limits
+from swift_loader.net.frames import BYE, Limits
+from swift_loader.net.greeting import Refusal, greeted
 from swift_loader.net.keys import Key, read_key
-from swift_loader.net.link import SILENCE_S, LinkLost, LinkRefused
-from swift_loader.net.receiver import Receiver
+from swift_loader.net.link import LinkLost, LinkRefused
 from swift_loader.serving.facts import plan_of
 from swift_loader.wire.remote_samples import RemoteSamples
 
@@ -87,15 +87,11 @@ def _welcomes(addresses: list[Address], key: Key | None) -> dict[Address, schema
 def _welcome(address: Address, key: Key | None) -> schema.Welcome:
     link = dial(address, key)
     try:
-        link.say(HELLO, schema.hello("loader"))
-        frame = Receiver(link, _LIMITS).wait(SILENCE_S)
-        if frame.kind == REFUSED:
-            refused = schema.read(schema.Refused, frame.meta)
-            raise (ProtocolMismatch if refused.why == "version" else PeerLost)(f"{address}: {refused.text}")
-        if frame.kind != WELCOME:
-            raise ProtocolError(f"{address} is no server of loaders: its first word is a frame of kind {frame.kind}")
+        _, welcome = greeted(link, schema.hello("loader"), _LIMITS)
         link.say(BYE)
-        return schema.read(schema.Welcome, frame.meta)
+        return welcome
+    except Refusal as refusal:
+        raise (ProtocolMismatch if refusal.why == "version" else PeerLost)(f"{address}: {refusal}") from refusal
     finally:
         link.close()
 

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import random
-import time
 from collections import deque
 from typing import Any, NoReturn
 
@@ -21,20 +19,17 @@ from swift_loader.net.frames import (
     END,
     FAILURE,
     GOT,
-    HELLO,
-    REFUSED,
-    WELCOME,
     Limits,
     acknowledged_together,
 )
+from swift_loader.net.greeting import Attempts, Refusal, greeted
 from swift_loader.net.keys import Key
 from swift_loader.net.link import SILENCE_S, Link, LinkLost, LinkRefused
 from swift_loader.net.receiver import Frame, Receiver
 
 #: More than this in one batch is no batch. Memory is taken only as bytes come.
 _LIMITS = Limits(1 << 20, 1 << 36)
-_FIRST_PAUSE_S, _LONGEST_PAUSE_S = 0.02, 1.0
-_TOLD_AFTER_S = 5.0
+_FIRST_PAUSE_S = 0.02
 #: For so long may connections be closed before the server has said a word; a proxy may wait for its server so.
 _CLOSED_FOR_S = 20.0
 _TOGETHER_NBYTES = 1 << 20
@@ -182,7 +177,7 @@ class Remote:
         return self._receiver
 
     def _connect(self) -> Receiver:
-        began_s, pause_s, is_told = time.monotonic(), _FIRST_PAUSE_S, False
+        attempts = Attempts(_FIRST_PAUSE_S)
         while True:
             try:
                 return self._greeted(dial(self._address, self._key))
@@ -192,7 +187,7 @@ class Remote:
                 raise self._wrong(str(error)) from error
             except LinkLost as error:
                 why = str(error)
-            waited_s = time.monotonic() - began_s
+            waited_s = attempts.waited_s
             is_closed = "closed" in why or "reset" in why
             if is_closed and waited_s > _CLOSED_FOR_S and not self._session:
                 raise self._lost(
@@ -201,35 +196,31 @@ class Remote:
                 )
             if waited_s > self._wait_s:
                 raise self._lost(f"has not answered for {waited_s:.0f} s: {why}")
-            if waited_s > _TOLD_AFTER_S and not is_told:
-                is_told = True
+            if attempts.is_to_be_told():
                 warn_user(f"the server at {self._address} does not answer ({why}); it is tried for {self._wait_s:g} s")
-            time.sleep(pause_s * random.uniform(0.5, 1.0))  # noqa: S311 - so that clients do not come all at once
-            pause_s = min(2 * pause_s, _LONGEST_PAUSE_S)
+            attempts.pause()
 
     def _greeted(self, link: Link) -> Receiver:
         try:
-            link.say(HELLO, schema.hello("stream", session=self._session, received=self._last, hwm=self._hwm))
-            receiver = Receiver(link, _LIMITS)
-            frame = receiver.wait(SILENCE_S)
-            if frame.kind == REFUSED:
-                self._refused(schema.read(schema.Refused, frame.meta))
-            if frame.kind != WELCOME:
-                raise ProtocolError(f"its first word is a frame of kind {frame.kind}")
-            self._session = schema.read(schema.Welcome, frame.meta).session
+            hello = schema.hello("stream", session=self._session, received=self._last, hwm=self._hwm)
+            receiver, welcome = greeted(link, hello, _LIMITS)
+            self._session = welcome.session
             link.say(BEGIN, seq=self._epoch)
+        except Refusal as refusal:
+            link.close()
+            self._refused(refusal)
         except BaseException:
             link.close()
             raise
         self._link = link
         return receiver
 
-    def _refused(self, said: schema.Refused) -> NoReturn:
-        if said.why == "version":
-            error = ProtocolMismatch(f"{self._address}: {said.text}")
+    def _refused(self, refusal: Refusal) -> NoReturn:
+        if refusal.why == "version":
+            error = ProtocolMismatch(f"{self._address}: {refusal}")
             error.peer = str(self._address)
             raise error
-        raise self._lost(f"says: {said.text}")
+        raise self._lost(f"says: {refusal}")
 
     def _raise(self, said: schema.Failure) -> NoReturn:
         error = DataError(

@@ -9,37 +9,30 @@ connection is lost it says so and ends; its orders go to others, and the process
 
 from __future__ import annotations
 
-import contextlib
 import os
-import random
 import select
 import struct
 import time
 from collections import deque
 
 from swift_loader.batch.layout import BatchSpec, aligned
-from swift_loader.errors import ConfigError, FailureReport, PeerLost, ProtocolError, ProtocolMismatch
+from swift_loader.errors import FailureReport, ProtocolError
 from swift_loader.net import schema
 from swift_loader.net.address import Address, parse
 from swift_loader.net.batches import checked_objects, spec_of
-from swift_loader.net.dial import dial
 from swift_loader.net.frames import (
     BEAT,
     CANCEL,
     FAILED,
-    HELLO,
     LEAVING,
     NOTE,
     ORDERS,
     PARCEL,
-    REFUSED,
     VOID,
-    WELCOME,
     Head,
     Limits,
 )  # fmt: skip
-from swift_loader.net.keys import read_key
-from swift_loader.net.link import BEAT_S, SILENCE_S, Link, LinkLost, LinkRefused
+from swift_loader.net.link import BEAT_S, SILENCE_S, Link, LinkLost
 from swift_loader.net.receiver import Frame, Receiver
 from swift_loader.net.values import read
 from swift_loader.wire import messages
@@ -48,6 +41,7 @@ from swift_loader.wire.messages import Attachment, Cost, Failure, Hello, Leaving
 from swift_loader.wire.page import BUILDS, FETCHES, WAITS, Control
 from swift_loader.wire.recipe import Recipe
 from swift_loader.wire.remote_samples import RemoteSamples
+from swift_loader.worker.approach import Approach
 from swift_loader.worker.behind import Behind
 from swift_loader.worker.gauges import Scale
 from swift_loader.worker.made import Made
@@ -56,8 +50,6 @@ from swift_loader.worker.slots import SlotBerth, Slots
 ORDER = struct.Struct("<QQQ")
 """One order on the wire: its number, the epoch, the step."""
 _META_NBYTES = 4 << 20
-_FIRST_PAUSE_S, _LONGEST_PAUSE_S = 0.03, 1.0
-_TOLD_AFTER_S = 5.0
 _SPECS = 16
 
 
@@ -72,11 +64,11 @@ class Porter:
         self._cell = control.cell(setup.worker)
         self._recipe = recipe
         self._samples = samples
-        self._address: Address = parse(samples.servers[setup.worker % len(samples.servers)])
+        self._address: Address = parse(samples.server_of(setup.worker))
         self._slots = Slots(setup.max_batch_nbytes)
         self._limits = Limits(_META_NBYTES, setup.max_batch_nbytes)
-        self._open: dict[int, tuple[Order, SlotBerth]] = {}
-        """Orders that the server has not answered."""
+        self._open: dict[int, tuple[Order, SlotBerth, int]] = {}
+        """Orders that the server has not answered, and when they were sent."""
         self._cancelled: set[int] = set()
         self._said: deque[schema.Parcel] = deque(maxlen=1)
         """What was said of the batch whose bytes come now."""
@@ -119,66 +111,17 @@ class Porter:
     # ---- connecting
 
     def _connected(self) -> Receiver:
-        began_s, pause_s, is_told = time.monotonic(), _FIRST_PAUSE_S, False
-        key = None if self._samples.key is None else read_key(self._samples.key)
-        while True:
-            self._progresses(BUILDS)
-            try:
-                return self._greeted(dial(self._address, key))
-            except LinkRefused as error:
-                raise self._lost(f"does not let this loader in: {error}. Both must have the same key") from error
-            except LinkLost as error:
-                why = str(error)
-            waited_s = time.monotonic() - began_s
-            if waited_s > _TOLD_AFTER_S and not is_told:
-                is_told = True
-                text = f"the server at {self._address} does not answer: {why}. It is tried again and again"
-                self._channel.send(messages.write_pickled(messages.NOTE, text))
-            if waited_s > self._samples.wait_s and not self._others_answer():
-                raise self._lost(f"has not answered for {waited_s:.0f} s, nor has any other: {why}")
-            if self._channel.has_message():  # before it has greeted, only that it is to leave can come
-                raise self._lost("was not waited for any longer")
-            time.sleep(pause_s * random.uniform(0.5, 1.0))  # noqa: S311 - so that not all come at once
-            pause_s = min(2 * pause_s, _LONGEST_PAUSE_S)
-
-    def _greeted(self, link: Link) -> Receiver:
-        try:
-            hello = schema.hello(
-                "loader", consumer=self._recipe.consumer, loader=self._samples.loader, hwm=self._samples.width,
-                most_nbytes=self._limits.bulk_nbytes,
-            )  # fmt: skip
-            link.say(HELLO, hello)
-            receiver = Receiver(link, self._limits, self._place)
-            frame = receiver.wait(SILENCE_S)
-            if frame.kind == REFUSED:
-                refused = schema.read(schema.Refused, frame.meta)
-                kind = ProtocolMismatch if refused.why in ("version", "loader") else PeerLost
-                raise kind(f"{self._address}: {refused.text}")
-            if frame.kind != WELCOME:
-                raise ProtocolError(f"{self._address}: its first word is a frame of kind {frame.kind}")
-            welcome = schema.read(schema.Welcome, frame.meta)
-            if welcome.loader != self._samples.loader:
-                raise ProtocolMismatch(f"{self._address} serves another loader than this one was connected to")
-        except BaseException:
-            link.close()
-            raise
-        self._link, self._said_s = link, time.monotonic()
+        approach = Approach(self._samples, self._address, self._recipe.consumer, self._limits, self._tell)
+        self._link, receiver = approach.connected(self._place, self._may_connect)
+        self._said_s = time.monotonic()
         return receiver
 
-    def _others_answer(self) -> bool:
-        for text in self._samples.servers:
-            address = parse(text)
-            if address != self._address:
-                with contextlib.suppress(LinkLost, ConfigError):
-                    key = None if self._samples.key is None else read_key(self._samples.key)
-                    dial(address, key).close()
-                    return True
-        return False
+    def _may_connect(self) -> bool:
+        self._progresses(BUILDS)
+        return not self._channel.has_message()  # before it has greeted, only that it is to leave can come
 
-    def _lost(self, what: str) -> PeerLost:
-        error = PeerLost(f"the server at {self._address} {what}")
-        error.peer = str(self._address)
-        return error
+    def _tell(self, text: str) -> None:
+        self._channel.send(messages.write_pickled(messages.NOTE, text))
 
     # ---- serving
 
@@ -213,12 +156,12 @@ class Porter:
             return False
         if datagram[0] != messages.ORDERS:  # what is left out, the server decides
             return True
-        upcoming, asked = iter(fds), []
+        upcoming, asked, now_ns = iter(fds), [], time.perf_counter_ns()
         for order in messages.read_orders(datagram):
             if order.brings_slot:
                 self._slots.adopt(order.slot, next(upcoming))
             berth = SlotBerth(self._slots, order, self._control.word(order.slot), careful=False, following=None)
-            self._open[order.seq] = (order, berth)
+            self._open[order.seq] = (order, berth, now_ns)
             asked.append(ORDER.pack(order.seq, order.epoch, order.step))
         self._say(ORDERS, b"".join(asked))
         self._progresses(FETCHES)
@@ -226,7 +169,7 @@ class Porter:
 
     def _cancel(self) -> None:
         """The consumer has taken orders back: so does this."""
-        unwanted = {seq for seq, (_, berth) in self._open.items() if not berth.wanted} - self._cancelled
+        unwanted = {seq for seq, (_, berth, _) in self._open.items() if not berth.wanted} - self._cancelled
         if unwanted:
             self._cancelled |= unwanted
             self._say(CANCEL, b"".join(ORDER.pack(seq, 0, 0) for seq in unwanted))
@@ -257,11 +200,11 @@ class Porter:
         elif frame.kind == NOTE:
             text = bytes(frame.meta)[:1000].decode(errors="replace")
             shown = "".join(one if one.isprintable() else " " for one in text)
-            self._channel.send(messages.write_pickled(messages.NOTE, f"{self._address}: {shown}"))
+            self._tell(f"{self._address}: {shown}")
         elif frame.kind != BEAT:
             raise ProtocolError(f"{self._address} sent a frame of kind {frame.kind}")
 
-    def _answered(self, seq: int) -> tuple[Order, SlotBerth]:
+    def _answered(self, seq: int) -> tuple[Order, SlotBerth, int]:
         answered = self._open.pop(seq, None)
         if answered is None:
             raise ProtocolError(f"{self._address} answered order {seq}, which it does not have")
@@ -278,7 +221,7 @@ class Porter:
         """Where the bytes of a batch go: its slot."""
         if head.kind != PARCEL:
             return memoryview(bytearray(head.bulk_nbytes))
-        order, berth = self._open.get(head.seq, (None, None))
+        order, berth, _ = self._open.get(head.seq, (None, None, 0))
         if order is None or berth is None:
             raise ProtocolError(f"{self._address} sent a batch that nobody has ordered")
         said = schema.read(schema.Parcel, meta)
@@ -294,7 +237,7 @@ class Porter:
         return room[: head.bulk_nbytes]
 
     def _deliver(self, frame: Frame) -> None:
-        order, berth = self._answered(frame.seq)
+        order, berth, sent_ns = self._answered(frame.seq)
         said = self._said.pop()
         if not berth.wanted:
             berth.forget()
@@ -306,7 +249,8 @@ class Porter:
             start = aligned(spec.nbytes)
             objects = checked_objects(read(bytes(frame.bulk[start : start + said.objects_nbytes])), spec, said.rows)
             made.lay(objects, berth, Behind(None))
-        parcel = Parcel(order.seq, order.slot, spec_id, made.rows, made.nbytes, Cost._make(said.cost))
+        transit_ns = max(0, time.perf_counter_ns() - sent_ns - said.held_ns)
+        parcel = Parcel(order.seq, order.slot, spec_id, made.rows, made.nbytes, Cost._make((*said.cost, transit_ns)))
         if is_new or made.stream is not None or made.spans or berth.made is not None or said.skipped:
             new_spec = spec if is_new else None
             parcel.attachment = Attachment(new_spec, made.stream, made.spans, berth.made is not None, said.skipped)

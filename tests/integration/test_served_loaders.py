@@ -7,7 +7,9 @@ import signal
 import socket
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -16,6 +18,7 @@ from swift_loader.net.keygen import make_key
 from tests.cut import proxied
 from tests.served_loaders import made, plain, serving, start
 from tests.served_streams import ROOT, family_of, free_port
+from tests.watching import until
 
 pytestmark = pytest.mark.filterwarnings("ignore:tcp.*made again:RuntimeWarning")
 
@@ -44,7 +47,9 @@ def test_a_loader_of_a_server_gives_what_it_would_give_here(settings: dict, tmp_
         assert len(loader) == 12
         loader.start(0)
         assert epochs(loader, 2) == here(**settings)
-        assert loader.report()
+        assert "server 0         unix:" in loader.report()
+        assert 0 < loader.statistics()["transit_s"] < 60
+        assert loader.statistics()["server_0_batches"] == 12
 
 
 def test_an_epoch_is_left_and_a_state_gone_on_with():
@@ -183,6 +188,32 @@ def test_a_server_that_was_started_with_other_data_is_not_gone_on_with():
     finally:
         server.terminate()
         server.communicate(timeout=10)
+
+
+def test_one_of_two_servers_that_was_started_with_other_data_is_left_out():
+    expected, addresses = here("Slow", count=1), [tcp(), tcp()]
+    server = start("Slow", addresses[0])
+    with serving("Slow", addresses[1]):
+        for address in addresses:
+            SwiftLoader.connect(address).close()
+        with SwiftLoader.connect(",".join(addresses)) as loader:
+            loader.start(0)
+            batches = iter(loader)
+            seen = [plain(next(batches))]
+            server.kill()
+            server.communicate(timeout=10)
+            with serving("Slow", addresses[0], seed=8):
+                SwiftLoader.connect(addresses[0]).close()
+                with pytest.warns(RuntimeWarning, match="serves another loader .* left out, as long as") as told:
+                    seen += gone_on(loader, batches, told)
+    assert seen == expected[0]
+
+
+def gone_on(loader: SwiftLoader, batches: Iterator[Any], told: pytest.WarningsRecorder) -> list:
+    """The rest of the epoch, and then others until somebody was warned."""
+    rest = [plain(batch) for batch in batches]
+    until(lambda: len(told) or not epochs(loader, 1))
+    return rest
 
 
 def test_a_hostile_client_is_cut_off_and_others_go_on():
