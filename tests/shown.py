@@ -12,7 +12,7 @@ S = 1_000_000_000
 def worker(number: int, **given: Any) -> WorkerShown:
     usual = {
         "pid": 1000 + number, "state": "serves", "stage": "fetches", "index": 17, "ordered": 2, "unmerged": 1,
-        "still_s": 0.0, "deaths": 0, "last_death": "",
+        "still_s": 0.0, "deaths": 0, "last_death": "", "server": "", "transit_s": 0.0,
     }  # fmt: skip
     return WorkerShown(number=number, **{**usual, **given})
 

@@ -60,6 +60,11 @@ class BatchSpec:
         """Stands for this very object in the caches of one process, where comparing whole specs would cost too much."""
         return id(self)
 
+    @property
+    def largest_dtype(self) -> str:
+        """Of the column that takes most bytes, as torch calls it; empty where there is none."""
+        return max(self.columns, key=lambda column: column.row_nbytes).name if self.columns else ""
+
     def with_column(self, position: int, column: Column) -> BatchSpec:
         """The same places with one column read otherwise, for a batch whose later samples asked for it."""
         columns = (*self.columns[:position], column, *self.columns[position + 1 :])

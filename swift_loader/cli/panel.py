@@ -180,6 +180,9 @@ def _worker(worker: WorkerShown, width: int) -> str:
 
 
 def _at(worker: WorkerShown) -> str:
+    if worker.server:
+        does = f", {words.seconds(worker.transit_s)} away" if worker.transit_s else f": {_does(worker)}"
+        return plain(worker.server) + does
     if not _is_at_work(worker) or worker.index < 0:
         return "waits for an order" if _is_idle(worker) else _does(worker)
     return f"{_does(worker)} sample {worker.index}"

@@ -10,6 +10,7 @@ import sys
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
+from swift_loader.batch.layout import BatchSpec
 from swift_loader.consumer.live import Live
 from swift_loader.errors import ConfigError, SwiftLoaderError
 from swift_loader.host.procfs import own_nbytes
@@ -23,6 +24,7 @@ from swift_loader.telemetry.summary import Summary
 from swift_loader.telemetry.surroundings import Moment, Surroundings
 from swift_loader.telemetry.verdict import verdict
 from swift_loader.wire.recipe import Recipe
+from swift_loader.wire.remote_samples import servers_of
 
 
 class Witness:
@@ -32,6 +34,10 @@ class Witness:
         self._recipe = recipe
         self._starves = starves
         """What waits where data is late, as a report calls it."""
+        self._servers = servers_of(recipe.dataset, recipe.config.worker_count)
+        """Which of the workers are servers, and where."""
+        self._spec: BatchSpec | None = None
+        """How the last batch lay in memory."""
         self._log: Log | None = None
         self._recorder: Recorder | None = None
         self._trace: Trace | None = None
@@ -58,7 +64,7 @@ class Witness:
             path = _path_of_consumer(config.benchmark_file, self._recipe)
             self._recorder = Recorder(consumer, path, self._log)
         if config.trace_file is not None:
-            self._trace = Trace(str(_path_of_consumer(config.trace_file, self._recipe)), consumer)
+            self._trace = Trace(str(_path_of_consumer(config.trace_file, self._recipe)), consumer, self._servers)
 
     def watch(self, view: View | None) -> None:
         """Shows the loader to `swift-loader top`, where that can be done."""
@@ -114,6 +120,7 @@ class Witness:
             moments.taken_ns - moments.came_ns, moments.handed_ns - moments.taken_ns,
             moments.taken_ns - moments.asked_ns, busy_ns, laps.decode_ns, laps.transfer_ns,
         )  # fmt: skip
+        self._spec = parcel.spec
         if self._recorder is not None:
             self._is_noted = True
             self._recorder.batch(record if laps.device is None else Late(record, laps.device.elapsed_ns))
@@ -154,6 +161,7 @@ class Witness:
             "cores of others": None if account.is_brief else round(measured.cores_of_others, 3),
             "CPU of consumer_s": 0.0 if around is None else round(around.consumer_cpu_s, 3),
             "verdict": verdict(account),
+            **_facts_of_servers(account),
         }
         recorder.epoch(epoch, facts)
         self.info(report(account))
@@ -171,8 +179,10 @@ class Witness:
             self._recipe.consumer, config.consumer_count, config.worker_count, config.worker_threads, self._starves
         )
         around = None if self._begun is None else Surroundings.between(self._begun, Moment.now())
+        dtype = "" if self._spec is None else self._spec.largest_dtype
         return Account(
-            owner, epoch, is_whole, summary, around, self._workers_nbytes, self._counted, self._steps, self._free_nbytes
+            owner, epoch, is_whole, summary, around, self._workers_nbytes, self._counted, self._steps,
+            self._free_nbytes, self._servers, dtype,
         )  # fmt: skip
 
     def info(self, message: str, **facts: object) -> None:
@@ -208,7 +218,7 @@ class Witness:
             newest = self._recorder.summary()[1]
         else:
             newest = self._account.summary
-        return {**self._recorder.statistics(), **figures(newest)}
+        return {**self._recorder.statistics(), **figures(newest, self._servers)}
 
     def hide(self) -> None:
         """The loader is not shown any more; takes no lock."""
@@ -220,6 +230,18 @@ class Witness:
         for file in (self._recorder, self._trace, self._log, self.live):
             if file is not None:
                 file.close()
+
+
+def _facts_of_servers(account: Account) -> dict[str, object]:
+    if not account.servers:
+        return {}
+    told = {"batches": "batches", "bytes": "nbytes", "transit_s": "transit_s"}
+    return {
+        "servers": [
+            {"server": address, **{name: round(getattr(share, field), 6) for name, field in told.items()}}
+            for address, share in account.of_servers
+        ]
+    }
 
 
 def standing(account: Account) -> Standing:

@@ -201,6 +201,9 @@ class Parcel(Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
     rows: Count
     objects_nbytes: Count
     cost: Annotated[list[Annotated[int, Meta(ge=-1, le=(1 << 62))]], Meta(min_length=9, max_length=9)]
+    """What it cost its worker."""
+    held_ns: Count
+    """From when it was asked for until its sending began; the rest of the time it was on its way."""
     skipped: Annotated[list[tuple[Count, Annotated[str, Meta(max_length=400)]]], Meta(max_length=65_536)]
     spec: Spec
 

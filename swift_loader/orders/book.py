@@ -51,8 +51,8 @@ class Book:
     """The worker has answered an order, with a batch or with what kept it from making one."""
     batch_ns = 0.0
     """What its batches take, of late; 0 where none was made."""
-    is_slow = False
-    """They take so long that orders should not wait behind one."""
+    transit_ns = 0.0
+    """And their way here, where they are made elsewhere."""
 
     def __init__(self, number: int, cell: Progress, bell: Ringable, width: int = 1) -> None:
         self.number = number
@@ -110,10 +110,16 @@ class Book:
         if self.lacks_slot:
             self.slotless_ns = self.slotless_ns or now_ns
 
-    def took(self, nanoseconds: int) -> None:
-        """A batch was made in this time."""
+    def took(self, nanoseconds: int, transit_ns: int = 0) -> None:
+        """A batch was made in this time, and was so long on its way."""
+        if transit_ns:
+            self.transit_ns += _SMOOTHING * (transit_ns - self.transit_ns) if self.transit_ns else transit_ns
         self.batch_ns += _SMOOTHING * (nanoseconds - self.batch_ns) if self.batch_ns else nanoseconds
-        self.is_slow = self.batch_ns > _QUEUED_NS / 2
+
+    @property
+    def is_slow(self) -> bool:
+        """Batches take so long that orders should not wait behind one."""
+        return self.batch_ns > _QUEUED_NS / 2
 
     @property
     def has_made(self) -> bool:
@@ -126,7 +132,9 @@ class Book:
             most = min(most, max(1, _QUEUED_NBYTES // batch_nbytes))
         most *= self.width
         # None waits before it is known how slow they are: the next one may be done by another worker meanwhile.
-        return max(1, min(most, int(self.width * _QUEUED_NS / self.batch_ns))) if self.batch_ns else 0
+        if not self.batch_ns:
+            return 0
+        return max(1, min(most, int(self.width * (_QUEUED_NS + self.transit_ns) / self.batch_ns)))
 
     def in_hand(self) -> Order | None:
         """The order that the worker is at: as it says itself, or the oldest. Of several workers nobody here knows."""

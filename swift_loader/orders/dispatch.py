@@ -117,7 +117,7 @@ class Dispatch:
         order = self._answered(parcel.seq, book)
         book.has_told = True
         was_slow = book.is_slow
-        book.took(parcel.cost.made_ns)
+        book.took(parcel.cost.made_ns, parcel.cost.transit_ns)
         if book.is_slow and not was_slow:
             self._behind.turned_slow(book)
         self.hunger.took(book)

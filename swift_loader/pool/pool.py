@@ -25,7 +25,7 @@ from swift_loader.pool.starter import Launcher, Starter
 from swift_loader.pool.supervisor import Supervisor
 from swift_loader.pool.telecom import Telecom
 from swift_loader.pool.view import Onlooker, View
-from swift_loader.wire.remote_samples import RemoteSamples
+from swift_loader.wire.remote_samples import RemoteSamples, servers_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -72,7 +72,8 @@ class Pool:
         ]
         self._servants: list[Starter | Telecom] = [starter, *self._telecoms]
         self._telecoms[0].listen_to(self._exchange.returns.bell)
-        self.view = View(self._lines, self._exchange, self._launcher.control_fd)
+        servers = servers_of(recipe.dataset, line_count)
+        self.view = View(self._lines, self._exchange, self._launcher.control_fd, servers)
 
     # Starting ---------------------------------------------------------------------------------------------------
 

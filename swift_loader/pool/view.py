@@ -5,7 +5,7 @@ Read without the pool's lock where a number that is a moment old will do. Knows 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Protocol, TypeAlias
 
 from swift_loader.telemetry.board import WorkerShown
@@ -41,14 +41,17 @@ class Onlooker(Protocol):
 class View:
     """One pool, seen from outside."""
 
-    def __init__(self, lines: Sequence[Line], exchange: Exchange, control_fd: int) -> None:
+    def __init__(
+        self, lines: Sequence[Line], exchange: Exchange, control_fd: int, servers: Mapping[int, str] | None = None
+    ) -> None:
         self._lines = lines
         self._exchange = exchange
         self.control_fd = control_fd
+        self._servers = servers or {}
 
     def workers(self) -> list[WorkerShown]:
         """All workers, as they are now."""
-        return [_shown(line) for line in self._lines]
+        return [_shown(line, self._servers.get(line.number, "")) for line in self._lines]
 
     def slots(self) -> dict[str, int]:
         """How many slots there are, by who holds them, and their bytes."""
@@ -67,7 +70,7 @@ class View:
         return None if dispatch is None else dispatch.stock.ready_most
 
 
-def _shown(line: Line) -> WorkerShown:
+def _shown(line: Line, server: str) -> WorkerShown:
     cell, process = line.cell, line.process
     index = cell.index
     return WorkerShown(
@@ -81,4 +84,6 @@ def _shown(line: Line) -> WorkerShown:
         still_s=round(line.policy.still_s, 1) if line.is_watched else 0.0,  # it may be of orders that are done
         deaths=line.deaths,
         last_death=line.last_death[:300],
+        server=server,
+        transit_s=round(line.book.transit_ns / 1e9, 6),
     )

@@ -60,8 +60,8 @@ class Desk:
         self._recipe = recipe
         self._plan = plan
         self._may_stay = may_stay
-        self._asked: deque[tuple[int, int, int]] = deque()
-        """What the pool was asked for and has not given, in its order."""
+        self._asked: deque[tuple[int, int, int, int]] = deque()
+        """What the pool was asked for and has not given, in its order, and when that was."""
         self._cancelled: set[int] = set()
         self._pool: Pool | None = None
         self._sending = threading.Lock()
@@ -99,10 +99,11 @@ class Desk:
         if self._pool is None:
             self._open()
         assert self._pool is not None
+        now_ns = time.perf_counter_ns()
         for seq, epoch, step in ORDER.iter_unpack(_whole(frame)):
             if len(self._asked) >= _MOST_OPEN or step >= self._plan.step_count(epoch, self._recipe.consumer):
                 raise ProtocolError(f"batch {step} of epoch {epoch} was asked for, which there is not")
-            self._asked.append((seq, epoch, step))
+            self._asked.append((seq, epoch, step, now_ns))
             self._pool.ask(epoch, step)
 
     def _look(self) -> None:
@@ -157,7 +158,7 @@ class Desk:
 
     def _give_one(self, pool: Pool) -> None:
         delivery = pool.take(_nothing)
-        seq, epoch, step = self._asked.popleft()
+        seq, epoch, step, asked_ns = self._asked.popleft()
         if seq in self._cancelled:
             self._cancelled.discard(seq)
             parts: Parts = [write_head(VOID, 0, seq)]
@@ -165,7 +166,7 @@ class Desk:
             parts = failure_frame(delivery.report, seq, epoch, step)
         else:
             try:
-                parts = batch_frame(delivery, seq)
+                parts = batch_frame(delivery, seq, time.perf_counter_ns() - asked_ns)
             except Unsayable as error:
                 parts = failure_frame(unsayable(error), seq, epoch, step)
         self._send(parts)

@@ -21,7 +21,7 @@ Parts = list[bytes | memoryview]
 _REASON_LENGTH = 300
 
 
-def batch_frame(delivery: Full, seq: int) -> Parts:
+def batch_frame(delivery: Full, seq: int, held_ns: int = 0) -> Parts:
     """A batch, as it is sent: good for as long as its slot is held.
 
     Raises:
@@ -37,7 +37,8 @@ def batch_frame(delivery: Full, seq: int) -> Parts:
     ticket = delivery.ticket
     meta = schema.write(
         schema.Parcel(
-            ticket.epoch, ticket.step, parcel.rows, len(objects), list(parcel.cost), skipped, said_of(spec)
+            ticket.epoch, ticket.step, parcel.rows, len(objects), list(parcel.cost[:-1]), held_ns, skipped,
+            said_of(spec),
         )
     )  # fmt: skip
     bulk_nbytes = aligned(spec.nbytes) + len(objects) if objects else spec.nbytes

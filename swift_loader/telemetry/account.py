@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from swift_loader.telemetry.prediction import Measured
-from swift_loader.telemetry.summary import Summary
+from swift_loader.telemetry.summary import Summary, WorkerShare
 from swift_loader.telemetry.surroundings import Surroundings
 
 _BRIEF_S = 0.5
@@ -42,6 +42,10 @@ class Account:
     """How many batches the epoch has. Less were handed out where it was left early, or gone on with."""
     free_nbytes: int | None = None
     """Memory that further workers may take; None where it is not known."""
+    servers: Mapping[int, str] = field(default_factory=dict)
+    """Which of the workers are servers, and where."""
+    dtype: str = ""
+    """What most bytes of a batch are."""
 
     @property
     def is_brief(self) -> bool:
@@ -66,6 +70,17 @@ class Account:
         """Slots take all that they may, or would with one more of them."""
         taken = self.counted.get("slot_bytes", 0.0)
         return taken + taken / max(1, self.slots) > self.counted.get("slot_bytes_most", float("inf"))
+
+    @property
+    def of_servers(self) -> list[tuple[str, WorkerShare]]:
+        """What each of the servers did: its address, and its share."""
+        return [(self.servers[one.number], one) for one in self.summary.workers if one.number in self.servers]
+
+    @property
+    def busiest_network_share(self) -> float:
+        """For so much of the time a batch of the server whose connection was busiest was on its way."""
+        seconds = self.summary.seconds
+        return max((one.transit_s for _, one in self.of_servers), default=0.0) / seconds if seconds > 0 else 0.0
 
     @property
     def measured(self) -> Measured:

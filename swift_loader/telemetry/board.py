@@ -43,6 +43,10 @@ class WorkerShown:
     """For how long it has made no progress, though it should."""
     deaths: int
     last_death: str
+    server: str
+    """Where it is, if it stands for a server,"""
+    transit_s: float
+    """and how long batches are on their way from there, of late."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,6 +4,7 @@
     swift-landing-c0          lands ...
     swift-telecom-c0w0        reads parcels | sends orders ...
     swift-worker-c0w0         waits for an order | waits for a slot | collect | collate | serialize ...
+    server tcp://a:5557       come over the network ...
 
 with an arrow from the worker's end of each batch to the consumer's. In a lane one thing follows the other: nothing
 overlaps, and what took no time is left out. Pure: times come in, text goes out.
@@ -13,6 +14,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
+from types import MappingProxyType
 from typing import NamedTuple, TypeAlias
 
 from swift_loader.telemetry.record import BatchRecord
@@ -49,9 +51,14 @@ class _Event(NamedTuple):
     text: str
 
 
-def of(consumer: int, batches: Sequence[Batch], threads: Mapping[str, Iterable[Span]]) -> str:
-    """The whole file."""
-    painter = _Painter(consumer)
+def of(
+    consumer: int,
+    batches: Sequence[Batch],
+    threads: Mapping[str, Iterable[Span]],
+    servers: Mapping[int, str] = MappingProxyType({}),
+) -> str:
+    """The whole file. ``servers``: which workers are servers, and where."""
+    painter = _Painter(consumer, servers)
     events: list[_Event] = []
     for number, name in enumerate(sorted(threads, key=lambda name: (len(name), name))):
         events += painter.thread(_THREAD_LANES + number, name, threads[name])
@@ -64,8 +71,9 @@ def of(consumer: int, batches: Sequence[Batch], threads: Mapping[str, Iterable[S
 class _Painter:
     """The lanes of one consumer."""
 
-    def __init__(self, consumer: int) -> None:
+    def __init__(self, consumer: int, servers: Mapping[int, str]) -> None:
         self._consumer = consumer
+        self._servers = servers
         self._process = consumer + 1
         self._lanes: dict[int, str] = {_CONSUMER_LANE: "consumer"}
         self._arrows: dict[tuple[int, int], int] = {}
@@ -98,10 +106,14 @@ class _Painter:
             of_worker[batch[0].worker].append(batch)
         for worker, made in sorted(of_worker.items()):
             self._lanes[_WORKER_LANES + worker] = f"swift-worker-c{self._consumer}w{worker}"
+            server = self._servers.get(worker)
+            if server is not None:
+                self._lanes[_WORKER_LANES + worker] = f"server {server}"
             made.sort(key=lambda batch: (batch[1].came_ns, batch[0].epoch, batch[0].step))
             next_ns = made[-1][1].came_ns
             for record, moments in reversed(made):
-                next_ns = yield from self._made(record, min(moments.came_ns, next_ns))
+                ended_ns = min(moments.came_ns, next_ns)
+                next_ns = yield from (self._made if server is None else self._travelled)(record, ended_ns)
 
     def _made(self, record: BatchRecord, ended_ns: int) -> Generator[_Event, None, int]:
         lane, which = _WORKER_LANES + record.worker, f', "args": {_which(record)}'
@@ -117,11 +129,24 @@ class _Painter:
             if nanoseconds > 0:
                 ended_ns -= nanoseconds
                 yield self._slice(lane, what, ended_ns, ended_ns + nanoseconds, args)
-                if (record.epoch, record.step) not in self._arrows:  # from the batch's last part
-                    number = self._process * _ARROWS_PER_PROCESS + len(self._arrows)
-                    self._arrows[record.epoch, record.step] = number
-                    yield self._arrow("s", lane, ended_ns, number)
+                yield from self._arrow_from(record, lane, ended_ns)
         return ended_ns
+
+    def _travelled(self, record: BatchRecord, ended_ns: int) -> Generator[_Event, None, int]:
+        """A server's workers make several at a time, which no lane has room for: it has the way here."""
+        lane, begun_ns = _WORKER_LANES + record.worker, ended_ns - max(1, record.transit_ns)
+        made_ms = (record.fetch_ns + record.collate_ns + record.encode_ns) / 1e6
+        more = f', "made in ms": {made_ms:.3f}, "bytes": {record.nbytes}'
+        yield self._slice(lane, "come over the network", begun_ns, ended_ns, f', "args": {_which(record, more)}')
+        yield from self._arrow_from(record, lane, begun_ns)
+        return begun_ns
+
+    def _arrow_from(self, record: BatchRecord, lane: int, at_ns: int) -> Iterator[_Event]:
+        """Of each batch one begins: where it was made last."""
+        if (record.epoch, record.step) not in self._arrows:
+            number = self._process * _ARROWS_PER_PROCESS + len(self._arrows)
+            self._arrows[record.epoch, record.step] = number
+            yield self._arrow("s", lane, at_ns, number)
 
     def consumer(self, batches: Iterable[Batch]) -> Iterator[_Event]:
         """What the consumer's thread did."""

@@ -36,6 +36,8 @@ class BatchRecord(NamedTuple):
     """The worker used a core. Quick batches are looked at several together: the last of them has it all."""
     delay_ns: int
     """In that time it could have run and was given no core. Noted as ``cpu_ns`` is."""
+    transit_ns: int
+    """The order and the batch were on the network, where a server makes batches; else 0."""
     # What became of it.
     merge_ns: int
     """The finished batch waited for its turn."""

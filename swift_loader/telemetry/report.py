@@ -19,6 +19,7 @@ _PARTS = {
     "worker": (
         "wait for an order", "wait for a slot", "collect batch data", "collate batch data", "serialize batch data",
     ),
+    "network": ("come over the network",),
     "between": ("wait to be merged",),
     "consumer": ("decode batch data", "transfer to device", "consumer waits for data", "consumer works"),
 }  # fmt: skip
@@ -37,7 +38,9 @@ def report(account: Account) -> str:
 def _head(account: Account) -> list[str]:
     owner, summary = account.owner, account.summary
     threads = "" if owner.threads == 1 else f" of {owner.threads} threads"
-    made_by = f"{counted(owner.workers, 'worker')}{threads}" if owner.workers else "no workers"
+    servers = len(account.servers)
+    makers = [counted(owner.workers - servers, "worker") + threads] if owner.workers > servers else []
+    made_by = " and ".join(makers + ([counted(servers, "server")] if servers else [])) or "no workers"
     whose = f"consumer {owner.consumer} of {owner.consumer_count}"
     so_far = "" if account.is_whole else " so far"
     if account.is_whole and summary.batches < account.steps:
@@ -60,6 +63,8 @@ def _times(account: Account) -> list[str]:
     names = ["mean", *(f"p{percentile}" for percentile in PERCENTILES), "max"]
     lines = [f"{'where a batch spent its time':<36}" + "".join(f"{name:>8}" for name in names)]
     for part, tasks in _PARTS.items():
+        if part == "network" and not account.servers:
+            continue
         for task in tasks:
             heading = part if task == tasks[0] else ""
             spread = account.summary.spreads[task]
@@ -74,6 +79,7 @@ def _cells(spread: Spread) -> list[str]:
 def _facts(account: Account) -> list[str]:
     summary = account.summary
     facts = {"workers busy": _busy(summary.workers)} if account.owner.workers else {}
+    facts |= {f"server {place}": _server(*one, account) for place, one in enumerate(account.of_servers)}
     slowest = [f"{index}{_BOUND}({seconds(took_s)})".replace(" ", _BOUND) for index, took_s in summary.slowest]
     if slowest:
         facts["slowest samples"] = ", ".join(slowest)
@@ -97,6 +103,13 @@ def _busy(workers: Sequence[WorkerShare]) -> str:
     return (
         f"{percent(ordered[0])} at least, {percent(ordered[len(ordered) // 2])} median, {percent(ordered[-1])} at most"
     )
+
+
+def _server(address: str, share: WorkerShare, account: Account) -> str:
+    seconds_s = account.summary.seconds
+    rate = share.nbytes / seconds_s if seconds_s > 0 else 0.0
+    travelled = seconds(share.transit_s / max(1, share.batches))
+    return f"{address}: {counted(share.batches, 'batch')}, {nbytes(rate)}/s, {travelled} on the way"
 
 
 def _memory(account: Account) -> str:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
+
 from swift_loader.telemetry.summary import PERCENTILES, Summary
 
 #: What is told by its percentiles, and under which name.
@@ -13,10 +15,11 @@ _SPREAD = {
 }
 
 
-def figures(summary: Summary) -> dict[str, float]:
-    """Shares, rates, and percentiles."""
+def figures(summary: Summary, servers: Collection[int] = ()) -> dict[str, float]:
+    """Shares, rates, and percentiles; and of those workers that are servers, what each has sent."""
     shares = [worker.busy_share for worker in summary.workers]
     seconds = max(summary.seconds, 1e-9)
+    spread = {**_SPREAD, "transit": "come over the network"} if servers else _SPREAD
     return {
         "starved_share": summary.starved_share,
         "land_share": summary.land_s / seconds,
@@ -27,7 +30,13 @@ def figures(summary: Summary) -> dict[str, float]:
         "bytes_per_s": summary.nbytes / seconds if summary.seconds > 0 else 0.0,
         **{
             f"{name}_p{percentile}_s": value
-            for name, task in _SPREAD.items()
+            for name, task in spread.items()
             for percentile, value in zip(PERCENTILES, summary.spreads[task].percentiles_s, strict=True)
+        },
+        **{
+            f"server_{one.number}_{name}": value
+            for one in summary.workers
+            if one.number in servers
+            for name, value in (("batches", float(one.batches)), ("bytes_per_s", one.nbytes / seconds))
         },
     }

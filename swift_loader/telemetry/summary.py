@@ -24,6 +24,7 @@ TASKS = {
     "collect batch data": "fetch_ns",
     "collate batch data": "collate_ns",
     "serialize batch data": "encode_ns",
+    "come over the network": "transit_ns",
     "wait to be merged": "merge_ns",
     "decode batch data": "decode_ns",
     "transfer to device": "transfer_ns",
@@ -34,7 +35,7 @@ PERCENTILES = (50, 95, 99)
 
 _FIELDS = {name: place for place, name in enumerate(BatchRecord._fields)}
 _TIMED = np.array([_FIELDS[name] for name in TASKS.values()])
-_OF_WORKERS = ("fetch_ns", "collate_ns", "encode_ns", "order_wait_ns", "slot_wait_ns", "cpu_ns")
+_OF_WORKERS = ("fetch_ns", "collate_ns", "encode_ns", "order_wait_ns", "slot_wait_ns", "cpu_ns", "transit_ns", "nbytes")
 _PER_OCTAVE = 16
 _STEPS = 48 * _PER_OCTAVE
 _SLOWEST = 5
@@ -62,6 +63,9 @@ class WorkerShare:
     order_wait_s: float
     slot_wait_s: float
     cpu_s: float
+    transit_s: float
+    """Its batches were on the network."""
+    nbytes: int
 
     @property
     def busy_share(self) -> float:
@@ -101,6 +105,10 @@ class Summary:
     @property
     def samples_per_s(self) -> float:
         return self.samples / self.seconds if self.seconds > 0 else 0.0
+
+    @property
+    def nbytes_per_s(self) -> float:
+        return self.nbytes / self.seconds if self.seconds > 0 else 0.0
 
     @property
     def made_s(self) -> float:
@@ -211,8 +219,9 @@ class Tally:
 
 
 def _share(number: int, sums: npt.NDArray[Any]) -> WorkerShare:
-    fetch, collate, encode, order_wait, slot_wait, cpu = (float(value) / _NS for value in sums[1:])
-    return WorkerShare(number, int(sums[0]), fetch + collate + encode, order_wait, slot_wait, cpu)
+    fetch, collate, encode, order_wait, slot_wait, cpu, transit = (float(value) / _NS for value in sums[1:-1])
+    made = fetch + collate + encode
+    return WorkerShare(number, int(sums[0]), made, order_wait, slot_wait, cpu, transit, int(sums[-1]))
 
 
 def _middle_s(step: int) -> float:

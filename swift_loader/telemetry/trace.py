@@ -10,7 +10,7 @@ from __future__ import annotations
 import atexit
 import os
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from time import perf_counter_ns
 
@@ -33,11 +33,13 @@ class Trace:
     Args:
         path: The file. Its folder is made.
         consumer: Whose batches these are: the process of the picture.
+        servers: Which of the workers are servers, and where.
     """
 
-    def __init__(self, path: str, consumer: int) -> None:
+    def __init__(self, path: str, consumer: int, servers: Mapping[int, str] | None = None) -> None:
         self._path: Path | None = Path(path).absolute()
         self._consumer = consumer
+        self._servers = servers or {}
         self._pid = os.getpid()
         self._batches: deque[tuple[BatchRecord, Moments]] = deque(maxlen=KEPT_STEPS)
         self._spans: deque[tuple[str, Span]] = deque(maxlen=_KEPT_SPANS)
@@ -87,7 +89,7 @@ class Trace:
             threads: dict[str, list[Span]] = {}
             for name, span in list(self._spans):
                 threads.setdefault(name, []).append(span)
-            text = picture.of(self._consumer, list(self._batches), threads)
+            text = picture.of(self._consumer, list(self._batches), threads, self._servers)
             publish(path, text.encode())
         except OSError as error:
             self._path = None

@@ -8,7 +8,7 @@ from __future__ import annotations
 from swift_loader.telemetry.account import Account
 from swift_loader.telemetry.prediction import Measured, Predicted, fewest, predict
 from swift_loader.telemetry.summary import Summary
-from swift_loader.telemetry.words import counted, number, percent
+from swift_loader.telemetry.words import counted, nbytes, number, percent
 
 #: Waiting below this share of the time is noise.
 NOISE = 0.03
@@ -28,6 +28,13 @@ _MOSTLY = 0.5
 _WORTH_MORE = 1.1
 #: So many times as many workers as were measured: too far for a number.
 _FAR = 4
+#: Where a connection carries batches for more of the time than this, and workers behind it do not for that, it limits.
+_CARRIES, _RESTS = 0.5, 0.25
+#: What floating numbers become where pixels are sent as they were read.
+_SMALLER = {
+    "float64": "an eighth", "float32": "a quarter", "int32": "a quarter", "int64": "an eighth", "float16": "half",
+    "bfloat16": "half", "int16": "half",
+}  # fmt: skip
 #: Of these numbers of threads one is named.
 _THREADS = (2, 4, 8)
 
@@ -43,9 +50,29 @@ def verdict(account: Account) -> str:
         return f"{few}: it takes {_FEW_BATCHES}."
     waited = f"{who} waited {percent(summary.starved_share)} of the epoch"
     if summary.starved_share < NOISE:
-        return f"{waited}: nothing starves. {'' if account.is_brief else _saving(measured)}".rstrip()
+        return f"{waited}: nothing starves. {'' if account.is_brief or account.servers else _saving(measured)}".rstrip()
     advice = "The epoch was too short to recommend anything." if account.is_brief else _advice(account)
+    if account.servers and not account.is_brief:
+        return f"{waited}. {_of_servers(account)}"
     return f"{waited}. {_largest_part(summary)} {advice}".strip()
+
+
+def _of_servers(account: Account) -> str:
+    """What limits those who make batches elsewhere: the network, their workers, or neither."""
+    summary, shares = account.summary, [share for _, share in account.of_servers]
+    busy = max((share.busy_share for share in shares), default=0.0)
+    if account.busiest_network_share > _CARRIES and busy < 1 - _RESTS:
+        smaller = _SMALLER.get(account.dtype)
+        advice = "send fewer bytes, or add a server with a connection of its own."
+        if smaller is not None:
+            advice = f"send uint8, where the values allow it, and convert on the device: {smaller} of the bytes."
+        return f"The network limits: {nbytes(summary.nbytes_per_s)}/s of {account.dtype or 'bytes'} came; {advice}"
+    if busy > 1 - _RESTS:
+        return (
+            f"{_largest_part(summary)} The servers' workers are busy: more of them (worker_per_consumer of the loader "
+            "that is served) help, or another server."
+        )
+    return _between(summary)
 
 
 def _saving(measured: Measured) -> str:

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 SETUP, ORDERS, RETIRE, HELLO, PARCEL, PARCELS, VOID, FAILURE, CAUTION, LEAVING, NOTE = range(1, 12)
 
 _ORDER = struct.Struct("<QIQIQB")
-_PARCEL = struct.Struct("<BQIIIQQQQQQqQQQ")
+_PARCEL = struct.Struct("<BQIIIQQQQQQqQQQQ")
 _VOID = struct.Struct("<BQ")
 
 
@@ -66,6 +66,8 @@ class Cost(NamedTuple):
     """The worker used a core, since the parcel before that told of it."""
     delay_ns: int = 0
     """And for so long it could have run, and got no core."""
+    transit_ns: int = 0
+    """The order and the batch were on their way, where it was made elsewhere."""
 
     @property
     def made_ns(self) -> int:

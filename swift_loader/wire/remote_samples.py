@@ -24,6 +24,10 @@ class RemoteSamples:
     wait_s: float
     """How long a server is waited for where none answers."""
 
+    def server_of(self, worker: int) -> str:
+        """For which server that worker stands."""
+        return self.servers[worker % len(self.servers)]
+
     def __len__(self) -> int:
         return self.sample_count
 
@@ -32,3 +36,10 @@ class RemoteSamples:
             f"sample {index} lies at {', '.join(self.servers)}: a loader that is connected to servers has no samples "
             "here. A batch is made again (replay) where the dataset is"
         )
+
+
+def servers_of(dataset: Any, worker_count: int) -> dict[int, str]:
+    """Which of a loader's workers stand for servers, and for which."""
+    if not isinstance(dataset, RemoteSamples):
+        return {}
+    return {worker: dataset.server_of(worker) for worker in range(worker_count)}

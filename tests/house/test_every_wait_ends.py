@@ -62,7 +62,7 @@ ENDS = {
     ("streams/door.py", "recv_fds"): "never waits: MSG_DONTWAIT",
     ("streams/server.py", "recv"): "never waits: MSG_DONTWAIT",
     ("streams/server.py", "send_fds"): "a few bytes, to a process of ours that reads each second",
-    ("streams/remote.py", "sleep"): "at most 1 s, between two tries to connect",
+    ("net/greeting.py", "sleep"): "at most 1 s, between two tries to connect",
     ("stores/starting.py", "waitpid"): "for an interpreter that forks and ends in its first moments",
     ("stores/messages.py", "send_fds"): "in who asks the socket has a timeout; in the fetcher it never waits",
     (
@@ -78,7 +78,6 @@ ENDS = {
     ("fetcher/service.py", "accept"): "never waits: its timeout is 0",
     ("fetcher/waiting.py", "wait"): "within wait_for, which has a deadline",
     ("stores/link.py", "opens a file"): "the kernel's",
-    ("worker/porter.py", "sleep"): "at most 1 s, between two tries to connect",
     ("serving/connecting.py", "sleep"): "0.2 s, between two tries to connect",
     # Locks: what their holders do meanwhile.
     ("serving/desk.py", "acquire"): "never waits: blocking=False",

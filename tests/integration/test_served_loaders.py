@@ -193,20 +193,24 @@ def test_a_server_that_was_started_with_other_data_is_not_gone_on_with():
 def test_one_of_two_servers_that_was_started_with_other_data_is_left_out():
     expected, addresses = here("Slow", count=1), [tcp(), tcp()]
     server = start("Slow", addresses[0])
-    with serving("Slow", addresses[1]):
-        for address in addresses:
-            SwiftLoader.connect(address).close()
-        with SwiftLoader.connect(",".join(addresses)) as loader:
-            loader.start(0)
-            batches = iter(loader)
-            seen = [plain(next(batches))]
-            server.kill()
-            server.communicate(timeout=10)
-            with serving("Slow", addresses[0], seed=8):
-                SwiftLoader.connect(addresses[0]).close()
-                with pytest.warns(RuntimeWarning, match="serves another loader .* left out, as long as") as told:
-                    seen += gone_on(loader, batches, told)
+    with serving("Slow", addresses[1]), to_all_of(addresses) as loader:
+        loader.start(0)
+        batches = iter(loader)
+        seen = [plain(next(batches))]
+        server.kill()
+        server.communicate(timeout=10)
+        with serving("Slow", addresses[0], seed=8):
+            SwiftLoader.connect(addresses[0]).close()
+            with pytest.warns(RuntimeWarning, match="serves another loader .* left out, as long as") as told:
+                seen += gone_on(loader, batches, told)
     assert seen == expected[0]
+
+
+def to_all_of(addresses: list[str]) -> SwiftLoader:
+    """Once each of them is up."""
+    for address in addresses:
+        SwiftLoader.connect(address).close()
+    return SwiftLoader.connect(",".join(addresses))
 
 
 def gone_on(loader: SwiftLoader, batches: Iterator[Any], told: pytest.WarningsRecorder) -> list:

@@ -36,6 +36,12 @@ def test_what_was_fetched_from_a_store_is_a_line():
     assert "store" not in page(shown())
 
 
+def test_a_server_stands_where_a_worker_does_with_how_far_it_is():
+    text = page(shown(workers=[worker(0, server="tcp://far:5557", transit_s=0.0123), worker(1, server="unix:/here")]))
+    assert "       0    1000  tcp://far:5557, 12.3 ms away                  -" in text
+    assert "       1    1001  unix:/here: fetches                           -" in text
+
+
 def test_a_consumer_that_waits_now_starves_now():
     stuck = shown(is_waiting=True, since_ns=100 * S)
     assert "starved 62%  waits for 10 s" in page(stuck, at_s=110)

@@ -33,6 +33,7 @@ def a_record(step: int = 0, **changes: int) -> BatchRecord:
         transfer_ns=MS // 2,
         cpu_ns=5 * MS,
         delay_ns=1000,
+        transit_ns=0,
     )
     return record._replace(**changes)
 

@@ -88,7 +88,10 @@ def runs(draw: st.DrawFn) -> list[tuple[BatchRecord, Moments]]:
         asked = now + draw(some)
         taken = asked + draw(some)
         now = taken + draw(some)
-        times = {name: draw(some) for name in ("order_wait_ns", "fetch_ns", "collate_ns", "encode_ns", "busy_ns")}
+        times = {
+            name: draw(some)
+            for name in ("order_wait_ns", "fetch_ns", "collate_ns", "encode_ns", "busy_ns", "transit_ns")
+        }
         came = draw(st.integers(asked - 10**7, taken))
         batches.append((record(step, draw(st.integers(0, 2)), **times), Moments(came, asked, taken, now)))
     return batches
@@ -98,10 +101,10 @@ spans = st.lists(st.tuples(st.sampled_from(["a", "b"]), st.integers(1, 10**9), s
 
 
 @settings(max_examples=examples(150), deadline=None)
-@given(runs(), spans, st.integers(0, 300))
-def test_no_picture_breaks_the_rules(batches, told, consumer):
+@given(runs(), spans, st.integers(0, 300), st.sampled_from([{}, {1: "tcp://far:5557"}]))
+def test_no_picture_breaks_the_rules(batches, told, consumer, servers):
     threads = {"thread": [(name, begun, begun + took) for name, begun, took in sorted(told, key=lambda one: one[1])]}
-    events = read(picture.of(consumer, batches, threads))
+    events = read(picture.of(consumer, batches, threads, servers))
     assert breaches(events) == []
     handed = [event for event in events if event["name"] == "transfer to device"]
     assert len(handed) == sum(moments.handed_ns > moments.taken_ns for _, moments in batches)

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from swift_loader.telemetry import BatchRecord, Standing, rank_table, report
+from swift_loader.telemetry import Account, BatchRecord, Standing, rank_table, report
 from swift_loader.telemetry.verdict import verdict
 from swift_loader.telemetry.words import percent
 from tests.unit.telemetry.epochs import MS, a_record, an_account
@@ -263,3 +263,30 @@ def test_one_of_something_is_told_as_one():
     text = report(an_account([a_record(rows=1)]))
     assert "1 batch of 1 sample in 21.0 ms: 47.6 batches/s" in text
     assert "1 batch is too few for a verdict" in text
+
+
+def of_a_server(made_ms: int, transit_ms: int, waits_ms: int) -> Account:
+    times = {"fetch_ns": made_ms * MS, "collate_ns": 0, "order_wait_ns": waits_ms * MS, "transit_ns": transit_ms * MS}
+    records = [
+        a_record(step, worker=0, nbytes=40_000_000, wait_ns=39 * MS, busy_ns=MS, land_ns=0, **times)
+        for step in range(100)
+    ]
+    return an_account(records, workers=1, servers={0: "tcp://far:5557"}, dtype="float32")
+
+
+def test_a_network_that_limits_is_named_with_what_to_send_over_it():
+    account = of_a_server(made_ms=10, transit_ms=35, waits_ms=60)
+    assert verdict(account) == (
+        "The consumer waited 98 % of the epoch. The network limits: 1 GB/s of float32 came; send uint8, where the "
+        "values allow it, and convert on the device: a quarter of the bytes."
+    )
+    page = report(account)
+    assert "epoch 3, consumer 0 of 1, 1 server\n" in page
+    assert "  network   come over the network    35.0 ms" in page
+    assert "server 0         tcp://far:5557: 100 batches, 1 GB/s, 35.0 ms on the way" in page
+
+
+def test_servers_whose_workers_are_busy_are_told_apart_from_a_network_that_limits():
+    account = of_a_server(made_ms=70, transit_ms=35, waits_ms=1)  # of several workers, behind a connection that is busy
+    assert "The servers' workers are busy" in verdict(account)
+    assert "network" not in report(an_account([a_record(step) for step in range(20)]))

@@ -27,7 +27,7 @@ streams = st.one_of(st.none(), st.binary(max_size=9))
 attachments = st.one_of(st.none(), st.builds(Attachment, specs, streams, spans, st.booleans(), skipped))
 slowest = st.integers(-1, (1 << 63) - 1)
 parcels = st.builds(
-    Parcel, u64, u32, u32, u32, u64, st.builds(Cost, u64, u64, u64, u64, u64, slowest, u64, u64, u64), attachments
+    Parcel, u64, u32, u32, u32, u64, st.builds(Cost, u64, u64, u64, u64, u64, slowest, u64, u64, u64, u64), attachments
 )
 
 
