@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from swift_loader.plan.weighted import WeightedPlan
     from swift_loader.reuse.cached import Cached
     from swift_loader.settings.cache import CacheSetting
+    from swift_loader.settings.ray_engine import RayEngine
     from swift_loader.settings.rotation import RotationSetting
     from swift_loader.settings.secret import Secret
     from swift_loader.worker.info import WorkerInfo, worker_info
@@ -61,6 +62,7 @@ __all__ = [
     "ProtocolError",
     "ProtocolMismatch",
     "RankMismatch",
+    "RayEngine",
     "RotationSetting",
     "Secret",
     "ShardError",
@@ -86,6 +88,7 @@ _HOMES = {
     "EpochPlan": "swift_loader.plan.plan",
     "Plan": "swift_loader.plan.plan",
     "WeightedPlan": "swift_loader.plan.weighted",
+    "RayEngine": "swift_loader.settings.ray_engine",
     "RotationSetting": "swift_loader.settings.rotation",
     "Secret": "swift_loader.settings.secret",
     "WorkerInfo": "swift_loader.worker.info",

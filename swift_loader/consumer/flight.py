@@ -62,6 +62,7 @@ def for_one_process(recipe: Recipe) -> Recipe:
         benchmark_file=None,
         trace_file=None,
         replay_file=None,
+        engine="local",
         share_dataset=False,
     )
     return dataclasses.replace(recipe, config=config, memory=None)

@@ -13,6 +13,7 @@ Knows where in the stream of batches the consumer is; the user's side of it (arg
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from time import perf_counter_ns
 from typing import TYPE_CHECKING, Any
 from weakref import WeakSet
@@ -53,6 +54,7 @@ from swift_loader.wire.recipe import Recipe
 
 if TYPE_CHECKING:
     from swift_loader.consumer.source import Source
+    from swift_loader.pool.process import Site
     from swift_loader.pool.view import Onlooker
     from swift_loader.settings.loader import LoaderConfig
 
@@ -84,6 +86,9 @@ class Runtime:
 
     def __init__(self, recipe: Recipe, stage: Stage, starves: str = "consumer") -> None:
         recipe, self._memory = with_memory(recipe)
+        is_inline = recipe.config.is_inline
+        sites = [] if is_inline else sites_for(recipe)
+        recipe = recipe.with_workers(sum(site.lines * site.width for site in sites))
         config = recipe.config
         self.pid = os.getpid()
         self.course = Course(recipe.consumer)
@@ -98,10 +103,10 @@ class Runtime:
         self._landing: Landing[Delivery] | None = None
         self._agreement: ranks.Agreement | None = None
         self._figures: ranks.Figures | None = None
-        if config.worker_count == 0:
+        if is_inline:
             self._source: Source = InlinePool(recipe)
         else:
-            self._source = _pool_of_workers(recipe, self._witness)
+            self._source = _pool_of_workers(recipe, sites, self._witness)
             if isinstance(stage, StageAhead):
                 dock = Dock(self._source, stage, looks=self.looks)
                 self._landing = Landing(stage, dock, f"swift-landing-c{recipe.consumer}", self._witness.lane_of)
@@ -322,8 +327,7 @@ def refuse_other_settings(loaded: State, config: LoaderConfig, seed: int) -> Non
         )
 
 
-def _pool_of_workers(recipe: Recipe, onlooker: Onlooker) -> Source:
-    sites = sites_for(recipe)
+def _pool_of_workers(recipe: Recipe, sites: Sequence[Site], onlooker: Onlooker) -> Source:
     # What these import is not there on other systems, where the rest of the package works.
     from swift_loader.pool.budget import budget_of  # noqa: PLC0415
     from swift_loader.pool.pool import Pool  # noqa: PLC0415

@@ -27,8 +27,15 @@ def sites_for(recipe: Recipe) -> list[Site]:
     from swift_loader.engines.local import LocalEngine  # noqa: PLC0415
     from swift_loader.pool.process import Site  # noqa: PLC0415
 
+    config = recipe.config
     width = recipe.dataset.width if isinstance(recipe.dataset, RemoteSamples) else 1
-    return [Site(LocalEngine(recipe, recipe.config.start_method), recipe.config.worker_count, width)]
+    local = [Site(LocalEngine(recipe, config.start_method), config.worker_count, width)] if config.worker_count else []
+    if config.engine == "local":
+        return local
+    from swift_loader.engines.ray import RayWorkers  # noqa: PLC0415 - ray is an extra
+
+    cluster = RayWorkers(recipe, config.engine)
+    return [*local, *(Site(cluster, 1, width, is_far=True) for width in cluster.widths)]
 
 
 def begin_early(config: LoaderConfig, dataset_class: Any) -> None:

@@ -25,12 +25,12 @@ class Address(NamedTuple):
 
     def __str__(self) -> str:
         if self.path:
-            return f"unix:{self.path}"
+            return f"unix:{self.path.replace(chr(0), '@')}"
         return f"tcp://[{self.host}]:{self.port}" if ":" in self.host else f"tcp://{self.host}:{self.port}"
 
 
 def parse(text: Any) -> Address:
-    """One address: ``tcp://host:port``, ``host:port``, ``host`` or ``unix:/path``.
+    """One address: ``tcp://host:port``, ``host:port``, ``host``, ``unix:/path`` or ``unix:@name``, which is no file.
 
     Raises:
         ConfigError: if it is none.
@@ -40,6 +40,8 @@ def parse(text: Any) -> Address:
     text = text.strip()
     if text.startswith("unix:"):
         path = text.removeprefix("unix:").removeprefix("//")
+        if path.startswith("@"):
+            return Address("", 0, path.replace("@", "\0", 1))
         if not path.startswith("/"):
             raise ConfigError(f"the address {text!r} names no whole path: write 'unix:/path/of/the/socket'")
         return Address("", 0, path)

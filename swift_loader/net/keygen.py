@@ -20,7 +20,7 @@ def make_key(path: Path) -> None:
     Raises:
         ConfigError: if there is a file already, or there is no OpenSSL.
     """
-    pem = _made()
+    pem = new_key().encode("ascii")
     try:
         fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
     except FileExistsError as error:
@@ -31,7 +31,8 @@ def make_key(path: Path) -> None:
         file.write(pem)
 
 
-def _made() -> bytes:
+def new_key() -> str:
+    """The text of a key that nobody has yet. Raises as `make_key` does."""
     with tempfile.TemporaryDirectory(prefix="swift-keygen-") as folder:
         settings, secret = Path(folder, "settings"), Path(folder, "secret")
         settings.write_text(_SETTINGS, encoding="ascii")
@@ -51,4 +52,4 @@ def _made() -> bytes:
         if done.returncode != 0:
             told = done.stderr.decode(errors="replace").strip()[-400:]
             raise ConfigError(f"openssl has made no key: {told}")
-        return secret.read_bytes() + done.stdout
+        return (secret.read_bytes() + done.stdout).decode("ascii")

@@ -208,6 +208,32 @@ class Parcel(Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
     spec: Spec
 
 
+class Counted(Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
+    """What a server of the client's own job has learnt of the dataset."""
+
+    sample_count: Count
+    runs: Annotated[list[Count], Meta(max_length=1 << 17)] | None
+
+
+class Carried(Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
+    """A batch as a worker of the client's own job has made it: in the bulk is what of the slot is used."""
+
+    epoch: Count
+    step: Count
+    rows: Count
+    cost: Annotated[list[Annotated[int, Meta(ge=-1, le=(1 << 62))]], Meta(min_length=9, max_length=9)]
+    held_ns: Count
+    """From when the order came to when this left."""
+    skipped: Annotated[list[tuple[Count, str]], Meta(max_length=65_536)]
+    nbytes: Count
+    layout: Count
+    """Its number, on this connection."""
+    packed: bytes
+    """The layout itself, the first time."""
+    stream: bytes | None
+    spans: list[tuple[Count, Count]]
+
+
 class Ext(Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
     """An array or a number of numpy's or torch's, in an object."""
 

@@ -3,7 +3,7 @@
     LAUNCHED -> starts --GREETED--> serves
                   |                    |        LATE: warned of, once, with its stack
                   |                    |        OVERDUE, STOPPED: killed; where the kernel cannot end it: let go of
-                  |                    |        LEAVES: it has grown too large, and nothing more is asked of it
+                  |                    |        LEAVES: it has grown too large, or lost its server: asked nothing more
                   |                    |        CUT_OFF: no order reaches it any more: killed
                   +---- DIED ----------+------> launched again, at once where it had served; where it had not,
                                                 later each time, and never again after `MAX_BIRTHS`. One that
@@ -79,6 +79,8 @@ TABLE: dict[tuple[State, Event], tuple[State, Instruction]] = {
     (State.STARTING, Event.DIED): (State.ABSENT, Instruction.NOTHING),
     (State.STARTING, Event.KILLED): (State.ABSENT, Instruction.NOTHING),
     (State.STARTING, Event.CUT_OFF): (State.CONDEMNED, Instruction.KILL),
+    # What stands for a server has not found it where it was: it may be elsewhere by now.
+    (State.STARTING, Event.LEAVES): (State.LEAVING, Instruction.NOTHING),
     (State.SERVING, Event.STOPPED): (State.CONDEMNED, Instruction.KILL),
     (State.SERVING, Event.LATE): (State.SERVING, Instruction.WARN),
     (State.SERVING, Event.OVERDUE): (State.CONDEMNED, Instruction.KILL),
@@ -138,7 +140,8 @@ class Policy:
         """
         if (self.state, event) not in TABLE:
             raise PolicyError(f"{event.value!r}, of a worker that {self.state.value}")
-        self.state, instruction = TABLE[self.state, event]
+        before = self.state
+        self.state, instruction = TABLE[before, event]
         if event is Event.LAUNCHED:
             self.births += 1
             self._has_served = False
@@ -146,9 +149,11 @@ class Policy:
         elif event is Event.GREETED:
             self.births, self._failed_births, self._has_served = 0, 0, True
             self._begin_anew()
-        elif not self._has_served and self._is_last_birth(event, others_serve=others_serve, is_storm=is_storm):
+        elif before is State.LEAVING or self._has_served:
+            pass
+        elif self._is_last_birth(event, others_serve=others_serve, is_storm=is_storm):
             self.state, instruction = State.GIVEN_UP, Instruction.GIVE_UP
-        elif instruction is Instruction.KILL:
+        if instruction is Instruction.KILL:
             self._lingers_s = 0.0
         return instruction
 

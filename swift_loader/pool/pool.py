@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from swift_loader.plan.position import Position
     from swift_loader.pool.line import Line
     from swift_loader.pool.process import Site
+    from swift_loader.wire.facts import Facts
     from swift_loader.wire.recipe import Recipe
 
 #: Waits are cut into pieces of this length, between which the pool looks whether anything can still come.
@@ -149,6 +150,11 @@ class Pool:
     def _raise_failure(self, delivery: Delivery | None) -> None:
         if isinstance(delivery, Failed):
             raise self.error_of(delivery)
+
+    @property
+    def facts(self) -> Facts:
+        """What the first worker has told of its dataset."""
+        return self._supervisor.facts
 
     @property
     def sample_count(self) -> int:

@@ -47,6 +47,14 @@ class Process(Protocol):
 Started: TypeAlias = "tuple[Process, Channel]"
 
 
+class WorkerAwaited(Exception):
+    """There is no place for a worker yet: it is to be asked for again after so long. A note tells why, in words."""
+
+    def __init__(self, delay_s: float, note: str = "") -> None:
+        super().__init__(note)
+        self.delay_s, self.note = delay_s, note
+
+
 class Engine(Protocol):
     """Where workers live."""
 
@@ -63,6 +71,9 @@ class Engine(Protocol):
         """Starts a worker that knows its setup, with the control page, the file for its stacks, and what else there is.
 
         May be called from any thread, and may take long.
+
+        Raises:
+            WorkerAwaited: if it is to be asked again.
         """
         ...
 
@@ -86,3 +97,5 @@ class Site(NamedTuple):
     lines: int
     width: int = 1
     """So many workers stand behind each line: more than one where what the line leads to has workers of its own."""
+    is_far: bool = False
+    """They are on other machines, and make what those here do not come to."""

@@ -17,6 +17,7 @@ from swift_loader.errors import WorkerStartFailed
 from swift_loader.host.limits import file_sizes_told
 from swift_loader.orders.book import Book
 from swift_loader.pool.line import Line
+from swift_loader.pool.process import WorkerAwaited
 from swift_loader.travel.heritage import Heritage
 from swift_loader.wire.messages import Setup
 from swift_loader.wire.page import Control
@@ -43,7 +44,7 @@ class Launcher:
     def __init__(
         self, config: LoaderConfig, sites: Sequence[Site], max_batch_nbytes: int, ground: Ground | None = None
     ) -> None:
-        self._engines = [site.engine for site in sites]
+        self._engines = list({id(site.engine): site.engine for site in sites}.values())
         self._sites = [site for site in sites for _ in range(site.lines)]
         """Of each line."""
         self._timeout_s = config.timeout_s
@@ -157,5 +158,8 @@ class Starter:
         """A worker, or after how long to ask again for one that the system refuses now."""
         try:
             return self._launcher.launch(line)
+        except WorkerAwaited as wait:
+            self._supervisor.awaited(wait.note)
+            return wait.delay_s
         except WorkerStartFailed as error:
             return self._supervisor.refused(line, error)

@@ -73,6 +73,11 @@ class Supervisor:
 
     # Said by the starter ----------------------------------------------------------------------------------------
 
+    def awaited(self, note: str) -> None:
+        """There is no place for a worker yet: the user is told why."""
+        if note:
+            self._notes.put_once(note)
+
     def refused(self, line: Line, error: WorkerStartFailed) -> float | None:
         """The system refuses a worker now: gives back after how long to ask again, if that is to be."""
         line.refused += 1

@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, Literal, TypedDict
 
 from swift_loader.settings.cache import CacheSetting
+from swift_loader.settings.ray_engine import RayEngine
 from swift_loader.settings.rotation import RotationSetting
 
 if TYPE_CHECKING:
@@ -20,7 +21,7 @@ RandomPer = Literal["batch", "sample"]
 StartMethod = Literal["auto", "forkserver", "spawn", "fork"]
 OnError = Literal["raise", "skip"]
 Ragged = Literal["error", "list"]
-Engine = Literal["local"]
+Engine = Literal["local", "ray"]
 
 
 class Settings(TypedDict, total=False):
@@ -127,8 +128,8 @@ class Settings(TypedDict, total=False):
     """A Chrome trace of the last 5,000 steps for Perfetto: traces."""
     replay_file: str | None
     """Written at the first error of a batch: with it, one command computes that batch again."""
-    engine: Engine
-    """Where workers run: on this host, which is the only one so far."""
+    engine: Engine | RayEngine
+    """Where workers run: on this host, and with `"ray"` or a `RayEngine` on a Ray cluster too, or only there."""
     rotation_setting: RotationSetting | Mapping[str, Any] | None
     """Each sample is computed once and used several times in an epoch: `{"medium": "memory", "rotation": 3}`, or
     `{"medium": "disk", "rotation": 3, "prefix": path, "size": samples}`.

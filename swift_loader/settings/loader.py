@@ -10,14 +10,15 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import Field, dataclass, field, fields
 from functools import partial
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, Literal, Self
 
 from swift_loader.errors import ConfigError
 from swift_loader.settings import checks
-from swift_loader.settings.arguments import Engine, Even, OnError, Ragged, RandomPer, Settings, StartMethod
+from swift_loader.settings.arguments import Even, OnError, Ragged, RandomPer, Settings, StartMethod
 from swift_loader.settings.cache import CacheSetting
 from swift_loader.settings.keywords import refuse_unknown
 from swift_loader.settings.log import LogSetting
+from swift_loader.settings.ray_engine import RayEngine
 from swift_loader.settings.rotation import RotationSetting
 
 if TYPE_CHECKING:
@@ -101,7 +102,8 @@ class LoaderConfig:
     max_batch_nbytes: int | None = field(metadata=_said(_count))
     trace_file: str | None = field(metadata=_said(checks.path))
     replay_file: str | None = field(metadata=_said(checks.path))
-    engine: Engine = field(metadata=_said(partial(checks.choice, kind=Engine), "local"))
+    engine: RayEngine | Literal["local"] = field(metadata=_said(RayEngine.parse, "local"))
+    """Workers on a Ray cluster, beside those that ``worker_count`` counts."""
     rotation_setting: RotationSetting | None = field(metadata=_said(lambda _, given: RotationSetting.parse(given)))
     cache_setting: CacheSetting | None = field(metadata=_said(lambda _, given: CacheSetting.parse(given)))
 
@@ -109,6 +111,11 @@ class LoaderConfig:
     def measures(self) -> bool:
         """Whether anybody wants to know what batches cost."""
         return self.benchmark or self.trace_file is not None
+
+    @property
+    def is_inline(self) -> bool:
+        """Whether batches are made in the training process itself."""
+        return self.worker_count == 0 and self.engine == "local"
 
     @classmethod
     def parse(
@@ -126,8 +133,9 @@ class LoaderConfig:
         workers = checks.whole("worker_per_consumer", worker_per_consumer, least=0)
         shuffled = checks.flag("shuffle", shuffle)
         said = {one.name: _read(one, settings) for one in fields(cls) if one.metadata}
+        far = 0 if said["engine"] == "local" else said["engine"].workers or 1
         following = {
-            "max_buffer_size": max(2, said["data_queue_size"] // max(1, workers)),
+            "max_buffer_size": max(2, said["data_queue_size"] // max(1, workers + far)),
             "window": 5 * rows * (consumers if said["elastic"] else 1),
             "even": "balance" if shuffled else "none",
         }
@@ -159,6 +167,10 @@ class LoaderConfig:
             raise ConfigError("elastic=True is a way of the built-in plan; with plan=, that plan decides")
         if self.rotation_setting is not None and self.plan is not None:
             raise ConfigError("rotation_setting is a way of the built-in plan; with plan=, that plan decides")
+        if self.rotation_setting is not None and self.engine != "local":
+            raise ConfigError(
+                "rotation_setting keeps samples where one consumer's workers all are: leave it out, or engine="
+            )
 
 
 def _runs_mix(settings: Mapping[str, Any], global_batch: int) -> int | None:

@@ -38,7 +38,7 @@ class Carrier(cloudpickle.Pickler):  # type: ignore[misc] # it has no types
     """Pickles one value, and notes what whoever loads it will need."""
 
     def __init__(self, file: IO[bytes], to: Destination) -> None:
-        self.bulk = Bulk(outlives=to == "disk")
+        self.bulk = Bulk(outlives=to != "worker")
         self.is_by_value = False
         self.mentioned: set[str] = set()
         self.named: dict[int, Any] = {}
@@ -55,7 +55,7 @@ class Carrier(cloudpickle.Pickler):  # type: ignore[misc] # it has no types
             type(anew.an_lru_cache): self._lru_cache,
             **anew.REDUCERS,
         }
-        if to == "worker":
+        if to != "disk":
             self._own[Secret] = for_a_worker
         if "torch" in sys.modules:
             self._own[sys.modules["torch"].Tensor] = self.bulk.tensor

@@ -19,7 +19,7 @@ from typing import Any, Literal
 from swift_loader.host.memfile import memory_file
 from swift_loader.travel import elsewhere
 
-Destination = Literal["worker", "disk"]
+Destination = Literal["worker", "host", "disk"]
 
 #: The length of the pickle, where the table begins, and its length.
 _HEAD = struct.Struct("<QQQ")
@@ -50,8 +50,8 @@ def pack(value: Any, to: Destination = "worker") -> Packed:
 
     Args:
         value: Anything; a `Recipe` as a rule.
-        to: Who is to read it: a worker of this process, or whoever opens a file when this process has gone. To a disk
-            goes no secret, and nothing that would be shared with this process.
+        to: Who is to read it: a worker of this process, a process of another host, or whoever opens a file when this
+            process has gone. To a disk goes no secret, and only to workers what is shared with this process.
 
     Raises:
         Unsendable: if it cannot be pickled.

@@ -160,6 +160,8 @@ class Setup:
     max_batch_nbytes: int
     heritage: Heritage
     has_payload: bool
+    servers: tuple[str, ...] = ()
+    """Where what makes the batches of this line is found, for one that stands for a server: the nearest first."""
 
 
 def write_orders(orders: Iterable[Order]) -> bytes:

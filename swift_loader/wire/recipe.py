@@ -35,12 +35,16 @@ class Recipe:
         """Without what only the trainer needs, which may not be able to travel."""
         measures = self.config.measures
         config = dataclasses.replace(self.config, batch_decoder=None, log=None, benchmark_file=None, trace_file=None)
-        config = dataclasses.replace(config, benchmark=measures)
+        config = dataclasses.replace(config, benchmark=measures, engine="local")
         return dataclasses.replace(self, config=config)
 
     def with_dataset(self) -> Self:
         """With the dataset built, for those who fork."""
         return dataclasses.replace(self, dataset=self.build())
+
+    def with_workers(self, count: int) -> Self:
+        """With so many workers, wherever they are."""
+        return dataclasses.replace(self, config=dataclasses.replace(self.config, worker_count=count))
 
     def build(self) -> Any:
         """The dataset."""

@@ -37,10 +37,12 @@ from swift_loader.net.receiver import Frame, Receiver
 from swift_loader.net.values import read
 from swift_loader.wire import messages
 from swift_loader.wire.channel import SocketChannel
+from swift_loader.wire.facts import Facts
 from swift_loader.wire.messages import Attachment, Cost, Failure, Hello, Leaving, Order, Parcel, Setup
 from swift_loader.wire.page import BUILDS, FETCHES, WAITS, Control
 from swift_loader.wire.recipe import Recipe
 from swift_loader.wire.remote_samples import RemoteSamples
+from swift_loader.worker import carried
 from swift_loader.worker.approach import Approach
 from swift_loader.worker.behind import Behind
 from swift_loader.worker.gauges import Scale
@@ -63,8 +65,10 @@ class Porter:
         self._control = control
         self._cell = control.cell(setup.worker)
         self._recipe = recipe
-        self._samples = samples
-        self._address: Address = parse(samples.server_of(setup.worker))
+        self._samples = samples.at(setup.servers)
+        self._address: Address = parse(self._samples.server_of(setup.worker))
+        self._facts: Facts | None = None
+        """What a server of this job has said of the dataset."""
         self._slots = Slots(setup.max_batch_nbytes)
         self._limits = Limits(_META_NBYTES, setup.max_batch_nbytes)
         self._open: dict[int, tuple[Order, SlotBerth, int]] = {}
@@ -83,11 +87,14 @@ class Porter:
         """Connects, for as long as it takes; whether it did. If it never will, the consumer is told why."""
         try:
             self._receiver = self._connected()
+        except LinkLost as lost:
+            self._leaves(f"{self._address}: {lost}; it is looked for anew")
+            return False
         except Exception as error:  # noqa: BLE001 - told to the consumer, whatever it is
             report = FailureReport.of(error, "connect")
             self._channel.send(messages.write_pickled(messages.FAILURE, Failure(0, report)))
             return False
-        facts = self._recipe.facts_of(self._samples)
+        facts = self._facts or self._recipe.facts_of(self._samples)
         self._channel.send(messages.write_pickled(messages.HELLO, Hello(os.getpid(), facts)))
         return True
 
@@ -97,11 +104,13 @@ class Porter:
             while self._turn():
                 pass
         except LinkLost as lost:
-            why = f"{self._address}: {lost}; batches that it was asked for are made again"
-            self._channel.send(messages.write_pickled(messages.LEAVING, Leaving(0, 0, why)))
+            self._leaves(f"{self._address}: {lost}; batches that it was asked for are made again")
         except ProtocolError as error:
             report = FailureReport.of(error, "receive a batch")
             self._channel.send(messages.write_pickled(messages.FAILURE, Failure(0, report)))
+
+    def _leaves(self, why: str) -> None:
+        self._channel.send(messages.write_pickled(messages.LEAVING, Leaving(0, 0, why)))
 
     def close(self) -> None:
         """Lets go of the connection."""
@@ -111,6 +120,12 @@ class Porter:
     # ---- connecting
 
     def _connected(self) -> Receiver:
+        if self._samples.job_key:
+            consumer = self._recipe.consumer
+            found = carried.reached(self._samples, consumer, self._limits, self._place, self._may_connect)
+            self._link, receiver, self._facts = found
+            self._said_s = time.monotonic()
+            return receiver
         approach = Approach(self._samples, self._address, self._recipe.consumer, self._limits, self._tell)
         self._link, receiver = approach.connected(self._place, self._may_connect)
         self._said_s = time.monotonic()
@@ -191,6 +206,10 @@ class Porter:
         elif frame.kind == VOID:
             self._answered(frame.seq)
             self._channel.send(messages.write_void(frame.seq))
+        elif frame.kind in (FAILED, LEAVING) and self._samples.job_key:
+            if frame.kind == FAILED:
+                self._answered(frame.seq)
+            self._channel.send(bytes(frame.meta))
         elif frame.kind == FAILED:
             self._answered(frame.seq)
             self._fail(frame.seq, schema.read(schema.Failure, frame.meta))
@@ -224,6 +243,9 @@ class Porter:
         order, berth, _ = self._open.get(head.seq, (None, None, 0))
         if order is None or berth is None:
             raise ProtocolError(f"{self._address} sent a batch that nobody has ordered")
+        if self._samples.job_key:
+            carried.check(order, meta)
+            return berth.room(head.bulk_nbytes).memory.data[: head.bulk_nbytes]
         said = schema.read(schema.Parcel, meta)
         expected = said.spec.nbytes if not said.objects_nbytes else aligned(said.spec.nbytes) + said.objects_nbytes
         is_asked = (said.epoch, said.step) == (order.epoch, order.step)
@@ -238,10 +260,14 @@ class Porter:
 
     def _deliver(self, frame: Frame) -> None:
         order, berth, sent_ns = self._answered(frame.seq)
-        said = self._said.pop()
+        taken_ns = time.perf_counter_ns() - sent_ns
+        said = None if self._samples.job_key else self._said.pop()
         if not berth.wanted:
             berth.forget()
             self._channel.send(messages.write_void(order.seq))
+            return
+        if said is None:
+            self._send(carried.parcel_of(frame, order, taken_ns, has_made=berth.made is not None), berth)
             return
         spec_id, spec, is_new = self._spec_id(said.spec)
         made = Made(spec, said.rows, spec.nbytes, None, [], [])
@@ -249,11 +275,14 @@ class Porter:
             start = aligned(spec.nbytes)
             objects = checked_objects(read(bytes(frame.bulk[start : start + said.objects_nbytes])), spec, said.rows)
             made.lay(objects, berth, Behind(None))
-        transit_ns = max(0, time.perf_counter_ns() - sent_ns - said.held_ns)
+        transit_ns = max(0, taken_ns - said.held_ns)
         parcel = Parcel(order.seq, order.slot, spec_id, made.rows, made.nbytes, Cost._make((*said.cost, transit_ns)))
         if is_new or made.stream is not None or made.spans or berth.made is not None or said.skipped:
             new_spec = spec if is_new else None
             parcel.attachment = Attachment(new_spec, made.stream, made.spans, berth.made is not None, said.skipped)
+        self._send(parcel, berth)
+
+    def _send(self, parcel: Parcel, berth: SlotBerth) -> None:
         datagram = messages.write_parcel(parcel)
         if berth.made is None:
             self._channel.send(datagram)

@@ -349,10 +349,10 @@ def test_max_nb_batch_on_device_changes_no_batch(ahead: int | None):
     assert stream(Records, {"count": 40}, max_nb_batch_on_device=ahead) == stream(Records, {"count": 40})
 
 
-def test_engine_local_is_the_only_one_so_far():
+def test_engine_local_is_the_default():
     assert stream(Numbers, engine="local") == stream(Numbers)
-    with pytest.raises(ConfigError, match="engine must be 'local', not 'ray'"):
-        made(Numbers, engine="ray")
+    with pytest.raises(ConfigError, match="engine must be 'local', 'ray' or a RayEngine, not 'dask'"):
+        made(Numbers, engine="dask")
 
 
 @pytest.mark.filterwarnings("ignore:swift-worker:RuntimeWarning")  # that it stands still, which other tests are about

@@ -19,7 +19,7 @@ PUBLIC = {
     "AsyncDataLoader", "BucketedPlan", "CacheSetting", "Cached", "ConfigError", "DataError", "DataLoader", "EpochPlan",
     "LayoutError", "LoaderClosed", "NoRoom", "PeerError", "PeerLost", "Plan", "PoisonedTicket", "ProtocolError",
     "ProtocolMismatch",
-    "RankMismatch", "RotationSetting", "Secret",
+    "RankMismatch", "RayEngine", "RotationSetting", "Secret",
     "ShardError", "SwiftLoader", "SwiftLoaderError", "WeightedPlan", "WorkerDied", "WorkerError", "WorkerHung",
     "WorkerInfo", "WorkerStartFailed", "__version__", "worker_info",
 }  # fmt: skip

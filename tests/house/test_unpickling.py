@@ -30,6 +30,10 @@ OURS = {
     ): f"{MEMORY}; or a replay file, which flight.py reads where it is this user's and nobody else can write it",
     ("batch/codec.py", "decode"): MEMORY,
     (
+        "worker/carried.py",
+        "__reduce__",
+    ): "a layout from a server that this job has started, over TLS with a key made for it alone",
+    (
         "batch/record.py",
         "",
     ): "a file of this user alone (owner, mode and names are looked at when it is opened), checked",

@@ -28,7 +28,7 @@ G = Instruction.LET_GO
 EXPECTED = {
     #                 LAUNCHED  GREETED  STOPPED  LATE    OVERDUE  DIED    KILLED  LEAVES   LINGERS  CUT_OFF
     State.ABSENT:    ((B, N),   None,    None,    None,   None,    None,   None,   None,    None,    None),
-    State.STARTING:  (None,     (S, N),  (C, K),  (B, W), (B, N),  (A, N), (A, N), None,    None,    (C, K)),
+    State.STARTING:  (None,     (S, N),  (C, K),  (B, W), (B, N),  (A, N), (A, N), (V, N),  None,    (C, K)),
     State.SERVING:   (None,     None,    (C, K),  (S, W), (C, K),  (A, N), (A, N), (V, N),  None,    (C, K)),
     State.LEAVING:   (None,     None,    (C, K),  (V, N), (C, K),  (A, N), (A, N), None,    None,    (C, K)),
     State.CONDEMNED: (None,     (C, N),  None,    None,   None,    (A, N), (A, N), (C, N),  (A, G),  None),

@@ -1,0 +1,56 @@
+"""Loaders with workers on a Ray cluster: the stream is that of the same loader here."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+
+from swift_loader import ConfigError, RayEngine, SwiftLoader
+from tests import on_ray
+
+
+def test_workers_on_a_cluster_give_what_workers_here_give():
+    assert on_ray.run("alike") == "alike\n"
+
+
+@pytest.mark.slow
+def test_without_a_cluster_it_is_said_how_to_have_one():
+    assert "Start one (ray start --head), call ray.init()" in on_ray.run("nowhere")
+
+
+def test_without_ray_a_sentence_tells_what_to_install():
+    script = (
+        "import sys; sys.modules['ray'] = None\n"
+        "from swift_loader import SwiftLoader\n"
+        "SwiftLoader(list, {'x': 1}, 1, 1, 0, engine='ray')\n"
+        "from swift_loader.engines import ray\n"
+    )
+    done = subprocess.run([sys.executable, "-c", script], check=False, capture_output=True, text=True)
+    assert "need the package ray: pip install 'swift-loader[ray]'" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("engine", "words"),
+    [
+        ("rey", "did you mean 'ray'"),
+        (7, "'local', 'ray' or a RayEngine"),
+        ({"workers": 2}, "'local', 'ray' or a RayEngine"),
+    ],
+)
+def test_an_engine_that_there_is_not_is_refused(engine: object, words: str):
+    with pytest.raises(ConfigError, match=words):
+        SwiftLoader(range, {}, 1, 1, 0, engine=engine)
+
+
+@pytest.mark.parametrize(
+    ("word", "value"),
+    [
+        ("workers", 0), ("workers_per_actor", 1.5), ("placement", "everywhere"), ("ports", (5, 4)), ("ports", 7),
+        ("resources", 3), ("runtime_env", "here"), ("address", ""), ("start_timeout_s", 0),
+    ],
+)  # fmt: skip
+def test_a_setting_of_the_engine_is_checked_where_it_is_written(word: str, value: object):
+    with pytest.raises(ConfigError, match=word):
+        RayEngine(**{word: value})

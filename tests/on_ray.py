@@ -1,0 +1,154 @@
+"""Loaders with workers on a Ray cluster, each case in a process of its own: ``python -m tests.on_ray CASE``."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import secrets
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from swift_loader import ConfigError, DataError, RayEngine, SwiftLoader, WorkerStartFailed
+from tests import served_loaders
+from tests.served_loaders import plain
+from tests.served_streams import ROOT
+from tests.watching import until
+
+
+@dataclass
+class Pair:
+    """A class of the script."""
+
+    first: np.ndarray
+    second: int
+
+
+class Pairs(served_loaders.Rows):
+    def __getitem__(self, index: int) -> Any:
+        return Pair(np.arange(3) * index, index)
+
+
+class Unbuilt:
+    def __init__(self) -> None:
+        raise FileNotFoundError("no such place as nowhere")
+
+    def __len__(self) -> int:
+        return 1
+
+    def __getitem__(self, index: int) -> int:
+        return index
+
+
+def as_ray_wants_it() -> dict[str, str]:
+    """The environment of all processes of one cluster."""
+    token = {"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN": secrets.token_hex(32)}
+    return {**os.environ, **token, "RAY_USAGE_STATS_ENABLED": "0", "PYTHONPATH": str(ROOT)}
+
+
+def run(case: str, limit_s: float = 200.0) -> str:
+    """Runs a case of this file; gives back what it has printed."""
+    words = [sys.executable, "-m", "tests.on_ray", case]
+    environment = {**as_ray_wants_it(), "SWIFT_RAY_FOLDER": (folder := tempfile.mkdtemp(prefix="ray-"))}
+    try:
+        done = subprocess.run(
+            words, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=limit_s, check=False
+        )
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
+
+
+@contextlib.contextmanager
+def cluster(cpus: int = 2) -> Iterator[None]:
+    import ray
+
+    where = {"_node_ip_address": "127.0.0.1", "_temp_dir": os.environ["SWIFT_RAY_FOLDER"]}
+    ray.init(num_cpus=cpus, include_dashboard=False, object_store_memory=100 << 20, log_to_driver=False, **where)
+    try:
+        yield
+    finally:
+        ray.shutdown()
+
+
+def made(kind: Any, workers: int = 0, engine: Any = "local", **settings: Any) -> SwiftLoader:
+    return SwiftLoader(kind, {}, 8, 1, workers, seed=7, engine=engine, **settings)
+
+
+def stream(*args: Any, epochs: int = 2, **settings: Any) -> list[Any]:
+    with made(*args, **settings) as loader:
+        loader.start(0)
+        return [[pickled(batch) for batch in loader] for _ in range(epochs)]
+
+
+def pickled(batch: Any) -> Any:
+    return ("Pair", plain(batch.first), plain(batch.second)) if isinstance(batch, Pair) else plain(batch)
+
+
+def servers() -> list[str]:
+    """The processes of servers that are there."""
+    names = []
+    for path in Path("/proc").glob("[0-9]*/comm"):
+        with contextlib.suppress(OSError):
+            names.append(path.read_text().strip())
+    return [name for name in names if name.startswith("swift-c0g")]
+
+
+def alike() -> None:
+    """The same stream from workers here, there and in both places; whatever batches are made of."""
+    import ray
+
+    two = RayEngine(workers=2, workers_per_actor=2)
+    with cluster():
+        expected = stream(served_loaders.Rows, 2)
+        assert stream(served_loaders.Rows, 0, "ray") == expected
+        assert stream(served_loaders.Rows, 1, RayEngine(workers=1)) == expected
+        assert stream(Pairs, 0, two) == stream(Pairs, 2)
+        with made(served_loaders.Unsendable, 0, two, collate_fn=lambda rows: {"rows": rows, 7: {1, 2}}) as loader:
+            loader.start(0)
+            batches = iter(loader)
+            first = next(batches)
+            assert isinstance(first["rows"][0], served_loaders.Pair)
+            assert [actor["name"] for actor in ray.util.list_named_actors(all_namespaces=True)] == ["swift-c0g0"]
+            until(lambda: servers() == ["swift-c0g0"], "one server")
+            state = loader.state_dict()
+            second = next(batches)
+        with made(served_loaders.Unsendable, 2, collate_fn=lambda rows: {"rows": rows, 7: {1, 2}}) as loader:
+            loader.load_state_dict(state)
+            loader.start(0)
+            assert next(iter(loader)) == second
+        for workers, engine in ((0, two), (2, "local")):
+            try:
+                stream(served_loaders.Failing, workers, engine)
+            except DataError as error:
+                assert "row 21 is missing" in str(error)  # noqa: PT017 - of two loaders
+                assert isinstance(error.__cause__, LookupError)  # noqa: PT017
+                assert error.index == 21  # noqa: PT017
+            else:
+                raise AssertionError
+        try:
+            stream(Unbuilt, 0, two)
+        except WorkerStartFailed as error:
+            assert "could not build the dataset: FileNotFoundError: no such place" in str(error)  # noqa: PT017
+        until(lambda: not servers(), "no server")
+    print("alike")
+
+
+def nowhere() -> None:
+    """Without a cluster."""
+    try:
+        stream(served_loaders.Rows, 0, "ray")
+    except ConfigError as error:
+        print(error)
+
+
+if __name__ == "__main__":
+    globals()[sys.argv[1]]()
