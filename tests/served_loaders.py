@@ -38,6 +38,19 @@ class Slow(Rows):
         return super().__getitem__(index)
 
 
+class Counted(Rows):
+    """Writes down what it is asked for."""
+
+    def __init__(self, count: int = 96, path: str = "") -> None:
+        super().__init__(count)
+        self.path = path
+
+    def __getitem__(self, index: int) -> Any:
+        with open(self.path, "a") as file:
+            file.write(f"{index}\n")
+        return super().__getitem__(index)
+
+
 class Images(Rows):
     """Large batches."""
 
@@ -78,7 +91,8 @@ def made(name: str = "Rows", consumers: int = 1, **settings: Any) -> SwiftLoader
     settings.setdefault("seed", 7)
     if settings.get("collate_fn"):
         settings["collate_fn"] = collated
-    return SwiftLoader(globals()[name], {}, 8, consumers, 2, **settings)
+    given = {"path": settings.pop("path")} if "path" in settings else {}
+    return SwiftLoader(globals()[name], given, 8, consumers, 2, **settings)
 
 
 def start(name: str, address: str, key: Any = None, **settings: Any) -> subprocess.Popen[str]:

@@ -119,6 +119,11 @@ class Link:
         """Sends one frame without bulk. Raises as `send` does."""
         self.send([write_head(kind, len(meta), seq) + meta])
 
+    def cut(self) -> None:
+        """Ends the connection for both sides, also for a thread that waits for it; `close` comes after that thread."""
+        with contextlib.suppress(OSError):
+            socket.socket.shutdown(self._socket, socket.SHUT_RDWR)  # TLS's own would let others write in the clear
+
     def close(self) -> None:
         """May be called twice."""
         with contextlib.suppress(OSError):

@@ -1,10 +1,9 @@
-"""In a forked child: makes the batches that one connection asks for, with a pool of workers of its own.
+"""One connection of a server of loaders: what it asks for is made by its consumer's workshop, and sent as it comes.
 
-    reader's thread   orders, cancellations  -> the pool
-    beats' thread     that there is somebody -> the client
-    sender's thread   the pool's deliveries  -> the client, in the order of its orders
+    reader's thread   orders, cancellations  -> the workshop; and beats -> the client
+    sender's thread   the workshop's answers -> the client
 
-The child keeps nothing that must survive: a client that comes back asks again. It ends with its connection.
+A desk keeps nothing that must survive: a client that comes back asks again. It ends with its connection.
 """
 
 from __future__ import annotations
@@ -13,19 +12,17 @@ import contextlib
 import select
 import threading
 import time
-from collections import deque
 from typing import TYPE_CHECKING
 
-from swift_loader.engines.choose import sites_for
-from swift_loader.errors import FailureReport, LoaderClosed, ProtocolError
+from swift_loader.errors import FailureReport, ProtocolError
 from swift_loader.net import schema
 from swift_loader.net.frames import BEAT, BYE, CANCEL, LEAVING, ORDERS, TALK, VOID, WELCOME, write_head
 from swift_loader.net.link import BEAT_S, SILENCE_S, LinkLost
 from swift_loader.net.values import Unsayable
 from swift_loader.orders.tickets import Failed
-from swift_loader.pool.budget import budget_of
-from swift_loader.pool.pool import Pool
+from swift_loader.serving.larder import Answer, Ask, Patron
 from swift_loader.serving.saying import Parts, batch_frame, failure_frame, unsayable
+from swift_loader.serving.workshop import Nobody, Workshop, Workshops
 from swift_loader.worker.porter import ORDER
 
 if TYPE_CHECKING:
@@ -34,77 +31,107 @@ if TYPE_CHECKING:
     from swift_loader.net.doorman import Guest
     from swift_loader.net.receiver import Frame
     from swift_loader.plan.plan import Plan
-    from swift_loader.pool.view import Lane
-    from swift_loader.wire.recipe import Recipe
+
+__all__ = ["Desk", "Nobody"]
 
 #: More than this is not asked for by a client that orders into buffers which it has.
 _MOST_OPEN = 4096
 #: For so long may a client take nothing of what is sent to it.
 _PATIENCE_S = 30.0
+_LOOK_S = 0.5
+_JOIN_S = 5.0
 
 
 class Desk:
-    """Serves one connection.
+    """Serves one connection, in threads of its own.
 
     Args:
         guest: Who has come.
-        recipe: How batches are made, for that consumer.
+        workshops: Where batches are made.
         plan: Which there are.
         welcome: The first word.
         may_stay: Whether its key is still good.
     """
 
-    def __init__(self, guest: Guest, recipe: Recipe, plan: Plan, welcome: bytes, may_stay: Callable[[], bool]) -> None:
+    def __init__(
+        self, guest: Guest, workshops: Workshops, plan: Plan, welcome: bytes, may_stay: Callable[[], bool]
+    ) -> None:
         self._link, self._receiver = guest.link, guest.receiver
         self._receiver.limits = TALK
-        self._recipe = recipe
+        self._consumer = guest.hello.consumer
+        self._workshops = workshops
+        self._workshop: Workshop | None = None
         self._plan = plan
+        self._welcome = welcome
         self._may_stay = may_stay
-        self._asked: deque[tuple[int, int, int, int]] = deque()
-        """What the pool was asked for and has not given, in its order, and when that was."""
-        self._cancelled: set[int] = set()
-        self._pool: Pool | None = None
+        self._patron = Patron()
         self._sending = threading.Lock()
+        self._said_s = 0.0
         self._over = threading.Event()
-        self._send([write_head(WELCOME, len(welcome)) + welcome])
-        threading.Thread(target=self._beat, name="swift-beats", daemon=True).start()
+        self._sender = threading.Thread(target=self._give, name="swift-sender", daemon=True)
+        self._reader = threading.Thread(target=self._serve, name="swift-reader", daemon=True)
+        self._reader.start()
 
-    def serve(self) -> None:
-        """Until the connection ends."""
+    @property
+    def is_over(self) -> bool:
+        """Whether its threads have ended."""
+        return not self._reader.is_alive()
+
+    def end(self) -> None:
+        """Ends the connection, and waits for the threads."""
+        self._over.set()
+        self._link.cut()
+        self._reader.join(_JOIN_S)
+
+    def _serve(self) -> None:
+        """The reader's thread, until the connection ends."""
         try:
+            self._send([write_head(WELCOME, len(self._welcome)) + self._welcome])
             while not self._over.is_set():
                 self._link.wait(select.POLLIN, BEAT_S / 2)
                 while (frame := self._receiver.read()) is not None:
                     self._handle(frame)
                 self._look()
+                self._beat()
         except (LinkLost, ProtocolError):
             pass
+        except Exception as error:  # noqa: BLE001 - a workshop that cannot be opened: the client is told why
+            self._leave(error)
         finally:
-            self._over.set()
-            self._link.close()
-            if self._pool is not None:
-                self._pool.close()
+            self._close()
+
+    def _close(self) -> None:
+        self._over.set()
+        self._link.cut()
+        if self._workshop is not None:
+            self._sender.join(_JOIN_S)  # its sending ends with the link, and its waiting each half second
+            self._workshop.leave(self._patron)
+            self._workshops.leave(self._workshop)
+        self._link.close()
 
     def _handle(self, frame: Frame) -> None:
         if frame.kind == ORDERS:
             self._order(frame)
         elif frame.kind == CANCEL:
-            self._cancelled |= {seq for seq, _, _ in ORDER.iter_unpack(_whole(frame))}
+            if self._workshop is not None:
+                self._workshop.cancel(self._patron, {seq for seq, _, _ in ORDER.iter_unpack(_whole(frame))})
         elif frame.kind == BYE:
             self._over.set()
         elif frame.kind != BEAT:
             raise ProtocolError(f"a frame of kind {frame.kind} from a loader")
 
     def _order(self, frame: Frame) -> None:
-        if self._pool is None:
-            self._open()
-        assert self._pool is not None
-        now_ns = time.perf_counter_ns()
+        now_ns, asks = time.perf_counter_ns(), []
         for seq, epoch, step in ORDER.iter_unpack(_whole(frame)):
-            if len(self._asked) >= _MOST_OPEN or step >= self._plan.step_count(epoch, self._recipe.consumer):
+            if step >= self._plan.step_count(epoch, self._consumer):
                 raise ProtocolError(f"batch {step} of epoch {epoch} was asked for, which there is not")
-            self._asked.append((seq, epoch, step, now_ns))
-            self._pool.ask(epoch, step)
+            asks.append(Ask(seq, (epoch, step), now_ns))
+        if self._patron.open_count + len(asks) > _MOST_OPEN:
+            raise ProtocolError(f"more than {_MOST_OPEN} batches were asked for at a time")
+        if self._workshop is None:
+            self._workshop = self._workshops.enter(self._consumer)
+            self._sender.start()
+        self._workshop.ask(self._patron, asks)
 
     def _look(self) -> None:
         if time.monotonic() - self._link.heard_s > SILENCE_S:
@@ -113,65 +140,37 @@ class Desk:
             raise LinkLost("its key was taken away")
 
     def _beat(self) -> None:
-        """A thread of its own: the reader waits while the pool opens, and the sender for batches."""
-        while not self._over.wait(BEAT_S):
-            if not self._sending.acquire(blocking=False):  # it hears from us anyway
-                continue
-            try:
-                if self._link.wait(select.POLLOUT, 0.0):
-                    self._link.say(BEAT)
-            except LinkLost:
-                return
-            finally:
-                self._sending.release()
+        """Says that there is somebody, unless more than that is being said."""
+        if time.monotonic() - self._said_s < BEAT_S or not self._sending.acquire(blocking=False):
+            return
+        try:
+            if self._link.wait(select.POLLOUT, 0.0):
+                self._link.say(BEAT)
+                self._said_s = time.monotonic()
+        finally:
+            self._sending.release()
 
     def _send(self, parts: Parts) -> None:
         with self._sending:
             self._link.send(parts, _PATIENCE_S)
+            self._said_s = time.monotonic()
 
     # ---- batches
 
-    def _open(self) -> None:
-        config = self._recipe.config
-        self._pool = Pool(
-            self._recipe, sites_for(self._recipe), budget_of(config.memory_budget, config.consumer_count), _Nobody()
-        )
-        self._pool.begin_asked()
-        try:
-            self._pool.open()
-        except Exception as error:
-            self._leave(error)
-            raise LinkLost("no batches can be made") from error
-        threading.Thread(target=self._give, name="swift-sender", daemon=True).start()
-
     def _give(self) -> None:
         """The sender's thread."""
-        assert self._pool is not None
+        assert self._workshop is not None
         try:
             while not self._over.is_set():
-                self._give_one(self._pool)
-        except (LinkLost, LoaderClosed):
+                answer = self._workshop.answer(self._patron, _LOOK_S)
+                if answer is not None:
+                    self._send(_frame_of(answer))
+                del answer  # else its slot would be held until the next one comes
+        except LinkLost:
             pass
         except Exception as error:  # noqa: BLE001 - nothing more will come: the client is told why
             self._leave(error)
         self._over.set()
-
-    def _give_one(self, pool: Pool) -> None:
-        delivery = pool.take(_nothing)
-        seq, epoch, step, asked_ns = self._asked.popleft()
-        if seq in self._cancelled:
-            self._cancelled.discard(seq)
-            parts: Parts = [write_head(VOID, 0, seq)]
-        elif isinstance(delivery, Failed):
-            parts = failure_frame(delivery.report, seq, epoch, step)
-        else:
-            try:
-                parts = batch_frame(delivery, seq, time.perf_counter_ns() - asked_ns)
-            except Unsayable as error:
-                parts = failure_frame(unsayable(error), seq, epoch, step)
-        self._send(parts)
-        if not isinstance(delivery, Failed) and delivery.hold is not None:
-            delivery.hold.landed()
 
     def _leave(self, error: Exception) -> None:
         report = FailureReport.of(error, "serve")
@@ -181,28 +180,20 @@ class Desk:
             self._send([write_head(LEAVING, len(meta)) + meta])
 
 
-class _Nobody:
-    """Looks on."""
-
-    def heard(self, worker: int, what: str) -> None:
-        """See `Onlooker`."""
-
-    def lost(self, worker: int, what: str) -> None:
-        """See `Onlooker`."""
-
-    def ticked(self) -> None:
-        """See `Onlooker`."""
-
-    def lane_of(self, _thread: str) -> Lane | None:
-        """See `Onlooker`."""
-        return None
+def _frame_of(answer: Answer) -> Parts:
+    """An answer as it is sent."""
+    ask, delivery = answer
+    if delivery is None:
+        return [write_head(VOID, 0, ask.seq)]
+    if isinstance(delivery, Failed):
+        return failure_frame(delivery.report, ask.seq, *ask.key)
+    try:
+        return batch_frame(delivery, ask.seq, time.perf_counter_ns() - ask.asked_ns)
+    except Unsayable as error:
+        return failure_frame(unsayable(error), ask.seq, *ask.key)
 
 
 def _whole(frame: Frame) -> memoryview:
     if frame.meta.nbytes % ORDER.size:
         raise ProtocolError(f"orders in {frame.meta.nbytes} bytes")
     return frame.meta
-
-
-def _nothing() -> None:
-    pass

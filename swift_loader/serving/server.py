@@ -1,4 +1,4 @@
-"""`SwiftLoader.serve`: stands at the door, and forks a child for each connection that is let in."""
+"""`SwiftLoader.serve`: stands at the door, and has each connection that is let in served by threads of its own."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from swift_loader.consumer.inline import InlinePool
-from swift_loader.engines.forking import Child, forked, refuse_to_fork
+from swift_loader.engines.choose import begin_early
 from swift_loader.errors import ConfigError
 from swift_loader.net import schema
 from swift_loader.net.address import parse
@@ -21,6 +21,7 @@ from swift_loader.orders.tickets import Failed
 from swift_loader.serving.desk import Desk
 from swift_loader.serving.facts import facts_of, loader_id
 from swift_loader.serving.saying import batch_frame, unsayable
+from swift_loader.serving.workshop import Workshops
 
 if TYPE_CHECKING:
     from swift_loader.plan.plan import Plan
@@ -43,7 +44,6 @@ def serve(recipe_for: Callable[[int], Recipe], address: str, key: Any) -> None:
         ConfigError: if it cannot listen there, or the loader cannot be served.
         DataError: if the first batch cannot be made, or sent.
     """
-    refuse_to_fork("loader.serve()")
     place = parse(address)
     keys = None if key is None else Keys(key)
     with contextlib.ExitStack() as undone:
@@ -51,6 +51,8 @@ def serve(recipe_for: Callable[[int], Recipe], address: str, key: Any) -> None:
         if place.path:
             undone.callback(Path(place.path).unlink, missing_ok=True)
         plan = _tried(_served(recipe_for(0)))
+        recipe = recipe_for(0)
+        begin_early(dataclasses.replace(recipe.config, start_method="forkserver"), recipe.dataset_class)
         server = _Server(recipe_for, plan, door, keys)
         _log.info("server started: %s", place)
         server.run()
@@ -62,6 +64,8 @@ def _served(recipe: Recipe) -> Recipe:
         raise ConfigError("a loader that is served needs workers: worker_per_consumer is how many each client has")
     if config.rotation_setting is not None or config.batch_encoder is not None:
         raise ConfigError("a loader with rotation_setting or batch_encoder cannot be served")
+    if config.start_method == "fork":
+        raise ConfigError("start_method='fork' is refused beside a server's threads: leave it at 'auto'")
     config = dataclasses.replace(
         config, in_order=True, validate=False, log=None, benchmark_file=None, trace_file=None, replay_file=None
     )
@@ -89,10 +93,10 @@ def _tried(recipe: Recipe) -> Plan:
 
 
 class _Server:
-    """Lets clients in, and forks."""
+    """Lets clients in, and gives each a desk."""
 
     def __init__(self, recipe_for: Callable[[int], Recipe], plan: Plan, door: Any, keys: Keys | None) -> None:
-        self._recipe_for = recipe_for
+        self._workshops = Workshops(lambda consumer: _served(recipe_for(consumer)))
         self._plan = plan
         self._door = door
         self._keys = keys
@@ -106,7 +110,7 @@ class _Server:
         )
         self._consumers = recipe.config.consumer_count
         self._doorman = Doorman([door], keys, "loader")
-        self._children: dict[int, Child] = {}
+        self._desks: list[Desk] = []
 
     def run(self) -> None:
         """Until it is interrupted."""
@@ -115,11 +119,13 @@ class _Server:
                 guests, _ = self._doorman.turn(_TURN_S)
                 for guest in guests:
                     self._receive(guest)
-                self._bury()
+                self._desks = [desk for desk in self._desks if not desk.is_over]
+                self._workshops.close_deserted()
         finally:
             self._doorman.close()
-            for child in self._children.values():
-                child.end()
+            for desk in self._desks:
+                desk.end()
+            self._workshops.close()
 
     def _receive(self, guest: Guest) -> None:
         hello = guest.hello
@@ -129,27 +135,15 @@ class _Server:
         elif hello.loader and hello.loader != self._loader:
             text = "this server serves another loader than the one that was connected to: other data, settings or seed"
             self._doorman.refuse(guest, "loader", text)
-        elif len(self._children) >= MOST_CONNECTIONS:
+        elif len(self._desks) >= MOST_CONNECTIONS:
             self._doorman.refuse(guest, "full", f"this server has {MOST_CONNECTIONS} connections, and takes no more")
         else:
-            self._fork(guest)
+            self._seat(guest)
 
-    def _fork(self, guest: Guest) -> None:
+    def _seat(self, guest: Guest) -> None:
         _log.info("consumer %d of %s", guest.hello.consumer, printable(guest.name))
-        recipe = _served(self._recipe_for(guest.hello.consumer))
 
         def may_stay() -> bool:
-            return self._keys is None or self._keys.may_stay(guest.certificate)
+            return self._keys is None or guest.certificate is None or self._keys.holds(guest.certificate) is not None
 
-        def life() -> None:
-            Desk(guest, recipe, self._plan, self._welcome, may_stay).serve()
-
-        child = forked(f"swift-desk-c{guest.hello.consumer}", life, self._doorman.fds)
-        self._children[child.pid] = child
-        guest.link.close()  # the child's now; of TLS nothing is said here, whose state is there
-
-    def _bury(self) -> None:
-        for pid, child in list(self._children.items()):
-            if child.is_gone():
-                del self._children[pid]
-                child.end()
+        self._desks.append(Desk(guest, self._workshops, self._plan, self._welcome, may_stay))

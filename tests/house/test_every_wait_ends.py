@@ -87,6 +87,7 @@ ENDS = {
     # Locks: what their holders do meanwhile.
     ("serving/desk.py", "acquire"): "never waits: blocking=False",
     ("serving/desk.py", "with _sending"): "sends a frame to a client, which has 30 s for each piece of it",
+    ("serving/workshop.py", "with _lock"): "decides: nothing is sent or made under it; starting a thread is",
     ("consumer/epoch.py", "with _turn"): "waits for a batch as this thread would, which has its deadlines",
     ("engines/lifeline.py", "with _no_fork"): "makes or closes a pipe; or forks",
     (

@@ -118,6 +118,30 @@ def test_one_of_two_servers_is_stopped_and_the_other_goes_on():
         first.kill()
 
 
+def test_jobs_share_what_is_made_and_the_slow_one_loses_nothing(tmp_path: Path):
+    path = tmp_path / "asked"
+    address = f"unix:{tmp_path / 'socket'}"
+    with (
+        serving("Counted", address, path=str(path)),
+        SwiftLoader.connect(address) as one,
+        SwiftLoader.connect(address) as other,
+    ):
+        for loader in (one, other):
+            loader.start(0)
+        seen: list[list] = [[], []]
+        for batches in (both for _ in range(5) for both in zip(one, other, strict=True)):
+            for at, batch in enumerate(batches):
+                seen[at].append(plain(batch)["y"])
+        assert seen[0] == seen[1] == [batch["y"] for epoch in here(count=5) for batch in epoch]
+        # Once each; and what was tried, made for the first before the second came, and ahead: 20 batches each.
+        assert len(path.read_text().split()) < 96 * 5 + 8 + 2 * 200 < 2 * 96 * 5
+        slow = iter(one)
+        rest = [plain(next(slow))["y"]]
+        quick = [[plain(batch)["y"] for batch in other] for _ in range(4)]
+        rest += [plain(batch)["y"] for batch in slow]
+        assert rest == quick[0] == [batch["y"] for batch in here(count=6)[5]]
+
+
 def test_connections_that_are_cut_change_nothing():
     expected, port = here("Slow", count=1), free_port()
     with (
