@@ -7,6 +7,7 @@ the clients that come; it says which one a client has taken, and which are over.
 from __future__ import annotations
 
 import contextlib
+import select
 import socket
 import time
 
@@ -57,7 +58,9 @@ class Door:
         if not message:
             return False
         producer = Link(socket.socket(fileno=fds[0]), "the producer")
-        self._spare = Session(int(message[1:]), producer, self._hwm, self._is_over, self._may_stay)
+        self._spare = Session(
+            int(message[1:]), producer, self._hwm, self._is_over, self._may_stay, self._server_has_gone
+        )
         return True
 
     def _receive(self, guest: Guest) -> None:
@@ -93,6 +96,12 @@ class Door:
 
     def _may_stay(self, certificate: bytes | None) -> bool:
         return self._keys is None or self._keys.may_stay(certificate)
+
+    def _server_has_gone(self) -> bool:
+        """Called by sessions' threads: producers end with the server, which is no crash that a client is told of."""
+        poll = select.poll()
+        poll.register(self._server, 0)
+        return bool(poll.poll(0))
 
     def _is_over(self, number: int) -> None:
         """Called by a session's thread."""

@@ -54,6 +54,7 @@ class Session:
         hwm: How many batches are made ahead of the client.
         on_end: Called with the number when it is over.
         may_stay: Whether a client with this certificate is still let in.
+        server_has_gone: Whether the server has ended, and this process is about to.
     """
 
     def __init__(
@@ -63,6 +64,7 @@ class Session:
         hwm: int,
         on_end: Callable[[int], None],
         may_stay: Callable[[bytes | None], bool],
+        server_has_gone: Callable[[], bool],
     ) -> None:
         self.number = number
         self.ident = os.urandom(16)
@@ -75,6 +77,7 @@ class Session:
         self._window = Window(hwm)
         self._on_end = on_end
         self._may_stay = may_stay
+        self._server_has_gone = server_has_gone
         self._epoch = 0
         self._out: deque[memoryview] = deque()
         self._guest: Guest | None = None
@@ -146,6 +149,9 @@ class Session:
         assert self._producer is not None
         self._producer.close()
         self._producer = None
+        if self._server_has_gone():
+            self._is_over = True
+            return
         said = schema.Failure(
             self._epoch, 0, "stream", "WorkerDied", "the process that ran this client's stream has ended: it crashed, "
             "or was killed. The server's own output may say more", "", None, leaves=True,

@@ -10,6 +10,8 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import numpy as np
@@ -21,6 +23,7 @@ from swift_loader.streams import ServerDataStream, start_server
 from tests import served_streams
 from tests.cut import proxied
 from tests.served_streams import ROOT, family_of, free_port, serving, start
+from tests.watching import descendants, living, until
 
 SOURCES = ("f", "t")
 
@@ -39,6 +42,18 @@ def wait_until(holds, seconds: float = 20.0) -> bool:
     while not (held := holds()) and time.monotonic() < end:
         time.sleep(0.02)
     return held
+
+
+@contextmanager
+def stopped_door(server: int) -> Iterator[None]:
+    """Meanwhile the process that talks to clients does not run; after it, all others of the server have gone."""
+    family = descendants(server)
+    (door,) = (one for one in family if one.name() == "swift-door")
+    others = [one.pid for one in family if one != door]
+    door.suspend()
+    yield
+    until(lambda: not living(others))
+    door.resume()
 
 
 def test_every_client_has_the_stream_as_if_it_ran_there():
@@ -93,9 +108,10 @@ def test_one_that_comes_before_the_server_waits_and_a_new_server_knows_no_old_se
     server = start("slow", port)
     try:
         assert next(batches)[1].tolist() == here(1)[0][0][1]
-        server.kill()
-        server.wait(10)
-        server.stderr.close()
+        with stopped_door(server.pid):  # it sees the end of the stream's process and the server's at the same time
+            server.kill()
+            server.wait(10)
+            server.stderr.close()
         server = start("slow", port)
         with pytest.raises(PeerLost, match=r"knows nothing of the session.*\(batch \d+ of epoch 0") as caught:
             list(batches)
