@@ -4,19 +4,23 @@ from __future__ import annotations
 
 import asyncio
 from collections import OrderedDict
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from swift_loader.errors import ShardError
 from swift_loader.fetcher.network import Network, changed
+from swift_loader.plan.runs import extents
 from swift_loader.shards.catalog import Catalog, Kind, Shard
 from swift_loader.shards.spans import span
 from swift_loader.shards.table import Table
 from swift_loader.shards.tar import BLOCK
+from swift_loader.stores import answers
 
 if TYPE_CHECKING:
     from _typeshed import ReadableBuffer as Buffer
+    from numpy.typing import NDArray
 
 #: Tables that are remembered.
 _MOST_NBYTES = 256 << 20
@@ -48,8 +52,8 @@ class ShardSet:
         """What the page calls a shard."""
         return self.number << 32 | shard
 
-    async def part(self, shard: int, begin: int, end: int) -> Buffer:
-        """Bytes of a shard, which must be the one that the catalog tells of.
+    async def part(self, shard: int, begin: int, end: int, into: Any = None) -> Buffer:
+        """Bytes of a shard, which must be the one that the catalog tells of; put ``into`` an array, if one is given.
 
         Raises:
             FileNotFoundError, ShardError: if they cannot be had.
@@ -57,16 +61,43 @@ class ShardSet:
         name, nbytes = self.catalog.name(shard), int(self.catalog.rows[shard]["object_nbytes"])
         etag = self._etags.get(shard)
         try:
-            part = await self.network.get(name, begin, end, etag)
+            part = await self.network.get(name, begin, end, etag, into)
         except ShardError as error:
-            if "changed under us" in str(error.args[0]):
+            if answers.Kind.CHANGED.value not in str(error.args[0]):
+                raise
+            if not await self._is_still(shard):
                 raise changed(name, self.network.objects.where, self.catalog.generation, etag, "another etag") from None
-            raise
+            part = await self.network.get(name, begin, end, None, into)
         if part.nbytes != nbytes:
             raise changed(name, self.network.objects.where, self.catalog.generation, nbytes, part.nbytes)
         if part.etag and not part.etag.startswith("W/"):
             self._etags.setdefault(shard, part.etag)
         return part.data
+
+    async def _is_still(self, shard: int) -> bool:
+        """Whether the object of another etag is the same shard: written once more, or an answer with a wrong etag."""
+        self._etags.pop(shard, None)
+        told = self.catalog.shard(shard)
+        if told.kind != Kind.TAR:
+            return False
+        try:
+            part = await self.network.get(told.name, told.table_offset, told.table_offset + told.table_nbytes)
+            Table.read(memoryview(part.data), told.table_offset - BLOCK, told.table_digest)
+        except ShardError:
+            return False
+        return part.nbytes == told.object_nbytes
+
+    @cached_property
+    def _run_ends(self) -> NDArray[np.int64]:
+        rows = self.catalog.rows
+        return np.cumsum(extents(rows["count"], rows["object_nbytes"]))
+
+    def whole_run(self, first: int, count: int) -> tuple[int, int]:
+        """The run that these samples are in: its first one, and how many; the same, if they are in several."""
+        run = int(np.searchsorted(self._run_ends, first, "right"))
+        end = int(self._run_ends[run])
+        begin = int(self._run_ends[run - 1]) if run else 0
+        return (begin, end - begin) if first + count <= end else (first, count)
 
     async def range_of(self, first: int, count: int) -> tuple[int, int, int]:
         """The shard that these samples are in, and where they begin and end there."""

@@ -16,6 +16,7 @@ class Kind(Enum):
     CHANGED = "the object has been changed under us: it is not the one that was read before"
     EXISTS = "there is an object of that name already"
     LATER = "the store does not answer"
+    NOWHERE = "there is no host of that name: look at the endpoint"
     CUT = "the store's answer ends before its end"
     ODD = "the store gives other bytes than were asked for"
     CERTIFICATE = "the server's certificate is not one that is trusted for its name"
@@ -63,6 +64,7 @@ _BY_WORDS = (
     ("InvalidCertificate", Kind.CERTIFICATE),
     ("UnknownIssuer", Kind.CERTIFICATE),
     ("redirect", Kind.ELSEWHERE),
+    ("dns error", Kind.NOWHERE),
     ("response body", Kind.CUT),
     ("NotPartial", Kind.ODD),
     ("UnexpectedRange", Kind.ODD),

@@ -21,9 +21,12 @@ _RETRIES = {
 }
 
 
-def made(stores: Any, place: Place, client: Client) -> Any:
+def made(stores: Any, place: Place, client: Client, *, retries: bool) -> Any:
     """The store of a place, of the kinds that ``stores`` has."""
-    how: dict[str, Any] = {"retry_config": _RETRIES, "client_options": _client_options(place, client)}
+    how: dict[str, Any] = {
+        "retry_config": _RETRIES if retries else {**_RETRIES, "max_retries": 0},
+        "client_options": _client_options(place, client),
+    }
     if place.scheme in ("http", "https"):
         return stores.HTTPStore.from_url(f"{place.scheme}://{place.host}/{place.path}", **how)
     settings = {"s3": _s3, "gs": _gs, "az": _az}[place.scheme](client)

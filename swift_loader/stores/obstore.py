@@ -11,7 +11,7 @@ import hashlib
 import importlib
 import os
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from contextlib import suppress
 from datetime import timedelta
 from tempfile import SpooledTemporaryFile
@@ -68,13 +68,18 @@ def _obstore() -> Any:
     return found
 
 
-class Part(NamedTuple):
-    """What a request gave."""
+class Answer(NamedTuple):
+    """What a store has begun to send."""
 
-    data: Buffer
     etag: str | None
     nbytes: int
     """Of the whole object."""
+    begin: int
+    """The first byte that comes."""
+    end: int
+    """Behind the last one, as the store says."""
+    pieces: AsyncIterator[Buffer]
+    """Raises `Failed`."""
 
 
 class Failed(Exception):
@@ -86,14 +91,20 @@ class Failed(Exception):
 
 
 class Objects:
-    """The objects of a folder of a bucket, as a `protocol.Store`. Requests that fail are repeated a few times."""
+    """The objects of a folder of a bucket, as a `protocol.Store`.
 
-    def __init__(self, place: Place, client: Client) -> None:
+    Args:
+        place: Where the folder is.
+        client: Who is let in.
+        retries: Whether requests that fail are repeated a few times, by the client of stores itself.
+    """
+
+    def __init__(self, place: Place, client: Client, *, retries: bool = True) -> None:
         if not place.host:
             raise ConfigError(f"{place.scheme}:// names no bucket: {place.scheme}://bucket/folder")
         self._obstore = _obstore()
-        self._place, self._client = place, client
-        self._store = made(self._obstore.store, self._place, self._client)
+        self._place, self._client, self._retries = place, client, retries
+        self._store = made(self._obstore.store, self._place, self._client, retries=retries)
         self._has_md5 = True
 
     @property
@@ -106,9 +117,9 @@ class Objects:
 
     def renew(self) -> None:
         """Asks for the keys again, and takes new connections."""
-        self._store = made(self._obstore.store, self._place, self._client)
+        self._store = made(self._obstore.store, self._place, self._client, retries=self._retries)
 
-    async def part(self, name: str, begin: int, end: int | None, etag: str | None = None) -> Part:
+    async def begun(self, name: str, begin: int, end: int | None, etag: str | None, piece_nbytes: int) -> Answer:
         """Bytes of an object, asked for once. Lengths are not compared here.
 
         Args:
@@ -116,6 +127,7 @@ class Objects:
             begin: The first byte.
             end: Behind the last one; None: all of the object.
             etag: What the object must be still.
+            piece_nbytes: So much is given at a time, or a little more.
 
         Raises:
             Failed: if they cannot be had.
@@ -123,9 +135,10 @@ class Objects:
         options = _options(begin, end, etag)
         try:
             got = await self._obstore.get_async(self._store, name, options=options)
-            return Part(await got.bytes_async(), got.meta["e_tag"], got.meta["size"])
         except Exception as error:  # noqa: BLE001 - it is told by what it says, and by nothing of its own
             raise Failed(_trouble(error)) from None
+        meta, (first, last) = got.meta, got.range
+        return Answer(meta["e_tag"], meta["size"], first, last, _pieces(got, piece_nbytes))
 
     async def found(self) -> list[Found]:
         """What `listed` gives, asked for once."""
@@ -285,6 +298,14 @@ class ObjectDraft:
 def _options(begin: int, end: int | None, etag: str | None) -> dict[str, Any]:
     options: dict[str, Any] = {} if end is None else {"range": (begin, end)}
     return options if etag is None else {**options, "if_match": etag}
+
+
+async def _pieces(got: Any, nbytes: int) -> AsyncIterator[Buffer]:
+    try:
+        async for piece in got.stream(min_chunk_size=nbytes):
+            yield piece
+    except Exception as error:  # noqa: BLE001 - it is told by what it says, and by nothing of its own
+        raise Failed(_trouble(error)) from None
 
 
 def _trouble(error: Exception) -> Trouble:
