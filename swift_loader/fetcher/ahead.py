@@ -10,7 +10,7 @@ from swift_loader.fetcher.counts import Counts
 from swift_loader.fetcher.followers import Follower, Wanted
 from swift_loader.fetcher.holdings import Holdings
 from swift_loader.fetcher.sets import ShardSet
-from swift_loader.fetcher.waiting import happens
+from swift_loader.fetcher.waiting import Gate, happens
 from swift_loader.stores.page import CELLS
 
 #: Requests at once, to begin with; and the bounds.
@@ -20,6 +20,10 @@ _LOOK_S = 0.5
 AHEAD_NBYTES, _AHEAD_SHARE = 256 << 20, 0.5
 #: Others that wait go first, so long.
 _STAND_BACK_S = 0.4
+#: When so much of another epoch was asked for, its runs are fetched: requests for single samples cost more.
+_MOST_TRIED = 32 << 20
+#: What is smaller takes less of a place among the requests, down to this.
+_PLACE_NBYTES, _LEAST_PLACE = 4 << 20, 1 / 8
 
 
 class Ahead:
@@ -30,7 +34,9 @@ class Ahead:
         self.followers: dict[Any, Follower] = {}
         self._wake = asyncio.Event()
         self._coming: dict[tuple[Follower, int, int], asyncio.Task[None]] = {}
-        self._at_once = _AT_ONCE
+        self._gate = Gate(_AT_ONCE)
+        self._overruns = 0
+        self._wanted: set[tuple[Follower, int, int]] = set()
         self._begun_s: dict[Follower, float] = {}
         self._looked_s, self._looked_nbytes, self._rate = monotonic(), 0, 0.0
 
@@ -67,19 +73,30 @@ class Ahead:
         while True:
             await happens(self._wake, _LOOK_S)
             self._adapt()
-            while len(self._coming) < self._at_once and (found := self._first()) is not None:
+            while not self._gate.is_full and (found := self._first()) is not None:
                 follower, wanted = found
                 if not self._has_room(follower, wanted):
                     break
                 self.bring(follower, wanted)
 
-    def bring(self, follower: Follower, wanted: Wanted) -> asyncio.Task[None]:
-        """Has it come now; the task ends when it is there, and with an error if it cannot be had."""
+    def bring(self, follower: Follower, wanted: Wanted, *, is_wanted: bool = False) -> asyncio.Task[None]:
+        """Has it come; the task ends when it is there, and with an error if it cannot be had.
+
+        Args:
+            follower: Who needs it.
+            wanted: What.
+            is_wanted: Whether somebody waits for it.
+        """
         place = follower, wanted.epoch, wanted.number
+        if is_wanted:
+            self._wanted.add(place)
         task = self._coming.get(place)
         if task is None:
             follower.take(wanted)
-            task = self._coming[place] = asyncio.ensure_future(self._bring(follower, wanted))
+            nbytes = wanted.samples * float(follower.of.sample_nbytes[follower.of.shard_of(wanted.first)])
+            weight = max(_LEAST_PLACE, min(1.0, nbytes / _PLACE_NBYTES))
+            turn = self._gate.ask(weight)
+            task = self._coming[place] = asyncio.ensure_future(self._bring(follower, wanted, turn, weight))
             task.add_done_callback(lambda done: self._come(place, done))
         return task
 
@@ -93,21 +110,31 @@ class Ahead:
                     return follower, wanted
         return None
 
-    def is_new(self, connection: Any) -> bool:
-        """Whether it follows a plan, or is in an epoch, of which nothing was asked for yet."""
+    def begins(self, connection: Any, nbytes: int) -> bool:
+        """Whether it asks for first batches, of a plan or of an epoch, and nobody knows yet whether more are wanted.
+
+        Args:
+            connection: Who asks.
+            nbytes: What the samples take that it asks for.
+        """
         mine = [one for one in self.followers.values() if connection in one.steps]
+        for one in mine:
+            if one.has_begun and not one.is_sure(one.front[0]):
+                one.tried_nbytes += nbytes
+                one.goes_on = one.tried_nbytes > _MOST_TRIED
         return any(not one.has_begun or not one.is_sure(one.front[0]) for one in mine)
 
     def due_s(self, of: ShardSet, follower: Follower, wanted: Wanted, queued_nbytes: int) -> float | None:
         """When it will be there that was not begun, behind so much that is asked for with it; None: nobody knows."""
         nbytes = int(wanted.samples * of.sample_nbytes[of.shard_of(wanted.first)])
-        expected_s = of.network.expected_s(nbytes)
+        expected_s = of.network.racing.expected_s(nbytes)
         if expected_s is None or not self._rate or not follower.has_begun or not follower.is_sure(wanted.epoch):
             return None
         return max(expected_s, (queued_nbytes + nbytes) / self._rate)
 
     def _come(self, place: tuple[Follower, int, int], task: asyncio.Task[None]) -> None:
         del self._coming[place]
+        self._wanted.discard(place)
         if not task.cancelled():
             task.exception()  # whoever needs it asks again, and is told
         self.look()
@@ -119,9 +146,14 @@ class Ahead:
             return
         rate = (self._counts.nbytes - self._looked_nbytes) / (now - self._looked_s)
         self._looked_s, self._looked_nbytes = now, self._counts.nbytes
-        if len(self._coming) >= self._at_once and rate > 1.05 * self._rate:
-            self._at_once = min(_MOST, self._at_once + 1)
+        overruns = sum(follower.of.network.outage.overruns for follower in self.followers.values())
+        if overruns > self._overruns:
+            self._gate.limit = max(_LEAST, self._gate.limit // 2)
+        elif self._gate.is_full and rate > 1.05 * self._rate:
+            self._gate.limit = min(_MOST, self._gate.limit + 1)
+        self._overruns = overruns
         self._rate = max(rate, 0.9 * self._rate)
+        self._holdings.spare_the_host()
 
     def _first(self) -> tuple[Follower, Wanted] | None:
         now = monotonic()
@@ -139,25 +171,37 @@ class Ahead:
     def _has_room(self, follower: Follower, wanted: Wanted) -> bool:
         room = self._holdings.room
         nbytes = wanted.samples * float(follower.of.sample_nbytes[follower.of.shard_of(wanted.first)])
-        held = len(self._holdings.all())
-        if held >= CELLS - 256 or room.used_nbytes + 1.1 * nbytes > room.nbytes:
+        held, used_nbytes = self._holdings.used()
+        if held >= CELLS - 256 or used_nbytes + 1.1 * nbytes > room.nbytes:
             return False
         if wanted.due <= 0:
             return True
         front = follower.front
         uses = [(one.uses.get(follower), one.nbytes) for one in self._holdings.all()]
         ahead = sum(size for use, size in uses if use is not None and use[0] > front)
-        return ahead + nbytes <= min(AHEAD_NBYTES, _AHEAD_SHARE * room.nbytes)
+        # An epoch's first step needs a run of each lane at once.
+        most = max(AHEAD_NBYTES, follower.open_nbytes(wanted.epoch)) if wanted.epoch > front[0] else AHEAD_NBYTES
+        return ahead + nbytes <= min(most, _AHEAD_SHARE * room.nbytes)
 
-    async def _bring(self, follower: Follower, wanted: Wanted) -> None:
+    async def _bring(self, follower: Follower, wanted: Wanted, turn: asyncio.Future[None], weight: float) -> None:
+        try:
+            await turn
+            await self._brought(follower, wanted)
+        finally:
+            self._gate.leave(turn, weight)
+
+    async def _brought(self, follower: Follower, wanted: Wanted) -> None:
         of = follower.of
-        shard, begin, end = await of.range_of(wanted.first, wanted.samples)
+        samples = wanted.first, wanted.samples
+        # Lanes cut runs in each epoch elsewhere. What stays has to be the same in all of them.
+        shard, begin, end = await of.range_of(*(of.whole_run(*samples) if self._holdings.stays(of) else samples))
         if end <= begin:
             return
         one = self._holdings.find(of.key(shard), begin, end)
         if one is None:
             one = self._holdings.fetch(of, shard, begin, end, run=True)
             self._counts.runs += 1
+        one.is_wanted = one.is_wanted or (follower, wanted.epoch, wanted.number) in self._wanted
         first, last = (wanted.epoch, wanted.first_step), (wanted.epoch, wanted.last_step)
         before = one.uses.get(follower, (first, last))
         one.uses[follower] = min(before[0], first), max(before[1], last)

@@ -8,6 +8,8 @@ from typing import NamedTuple
 GAP_NBYTES, MOST_TIMES = 128 << 10, 2
 #: A stretch that comes sooner than this is waited for.
 SOON_S = 0.15
+#: Requests of their own must be there so many times as soon: they cost the store more than the same bytes of runs.
+TIMES_SOONER = 4.0
 #: So much, and this share of all that came, may be fetched twice so that nobody waits.
 SPARE_NBYTES, SPARE_SHARE = 8 << 20, 0.05
 
@@ -44,7 +46,9 @@ def coalesced(wanted: list[Range], gap: int = GAP_NBYTES) -> list[Range]:
     return together
 
 
-def is_worth_a_range(due_s: float | None, nbytes: int, twice_nbytes: int, all_nbytes: int) -> bool:
+def is_worth_a_range(
+    due_s: float | None, nbytes: int, twice_nbytes: int, all_nbytes: int, ranges_s: float = 0.0
+) -> bool:
     """Whether bytes that will come with others are fetched alone, so that nobody waits for all of those.
 
     Args:
@@ -52,7 +56,8 @@ def is_worth_a_range(due_s: float | None, nbytes: int, twice_nbytes: int, all_nb
         nbytes: How many.
         twice_nbytes: What has been fetched twice so far.
         all_nbytes: What has been fetched.
+        ranges_s: How long such requests took, of late.
     """
-    if due_s is not None and due_s <= SOON_S:
+    if due_s is not None and due_s <= max(SOON_S, TIMES_SOONER * ranges_s):
         return False
     return twice_nbytes + nbytes <= SPARE_NBYTES + SPARE_SHARE * all_nbytes

@@ -43,6 +43,18 @@ class Course:
         self._by_first = np.argsort(need.first, kind="stable")
         self._firsts = need.first[self._by_first]
         self._at = 0
+        self._open_nbytes: float | None = None
+
+    def open_nbytes(self, of: ShardSet) -> float:
+        """The most that must be there at once so that nothing is fetched twice."""
+        if self._open_nbytes is None:
+            need = self.need
+            shards = np.searchsorted(of.catalog.bounds, need.first, "right") - 1
+            sizes = need.size * of.sample_nbytes[shards]
+            change = np.bincount(need.first_step, sizes, int(need.last_step.max(initial=0)) + 2)
+            change -= np.bincount(need.last_step + 1, sizes, len(change))
+            self._open_nbytes = float(np.cumsum(change).max())
+        return self._open_nbytes
 
     @property
     def left(self) -> int:
@@ -90,6 +102,8 @@ class Follower:
     begun_epoch: int | None = None
     goes_on: bool = False
     """Whether it has gone on to another epoch, and so may do so again."""
+    tried_nbytes: int = 0
+    """What was asked for of another epoch before that was known."""
 
     def is_at(self, connection: Any, step: Step) -> None:
         """A worker begins a step."""
@@ -177,11 +191,4 @@ class Follower:
 
     def open_nbytes(self, epoch: int) -> float:
         """The most that must be there at once so that nothing is fetched twice."""
-        need = self.courses[epoch].need
-        if not len(need.first):
-            return 0.0
-        shards = np.searchsorted(self.of.catalog.bounds, need.first, "right") - 1
-        sizes = need.size * self.of.sample_nbytes[shards]
-        change = np.bincount(need.first_step, sizes, int(need.last_step.max()) + 2)
-        change -= np.bincount(need.last_step + 1, sizes, len(change))
-        return float(np.cumsum(change).max())
+        return self.courses[epoch].open_nbytes(self.of)

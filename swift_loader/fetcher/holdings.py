@@ -1,7 +1,8 @@
 """What has been fetched and is in memory, and what is coming: each stretch is asked for once, whoever wants it.
 
-A stretch is let go of when no follower needs it any more and nobody has asked for it just now. Where there is no room,
-others go before their time, those first that are needed last: whoever needs them again asks again.
+A stretch is let go of when no follower needs it any more and nobody has asked for it just now; those of sets that have
+room as a whole stay, for the next epoch. Where there is no room, others go before their time, those first that are
+needed last: whoever needs them again asks again.
 """
 
 from __future__ import annotations
@@ -17,12 +18,18 @@ from swift_loader.fetcher.kept import Kept
 from swift_loader.fetcher.room import Room
 from swift_loader.fetcher.sets import ShardSet
 from swift_loader.fetcher.waiting import happens
+from swift_loader.host.memory import free_nbytes
 from swift_loader.stores.page import CELLS, Stretch
 
 #: One request is of so many bytes at most.
 PART_NBYTES = 8 << 20
 _LOOK_S = 0.25
 _HELD_S = 0.25
+#: Sets that take no more than this part of the room stay in it: filling fresh memory costs more than it brings, if what
+#: lies there has to go before it is used again.
+_STAYING_PART = 0.5
+#: Where less memory than this part of the room is free on the host, what only stays is given back.
+_SCARCE_PART = 0.25
 
 Step: TypeAlias = tuple[int, int]
 
@@ -45,9 +52,18 @@ class Holding:
     """Of each follower that needs it, the first and the last step."""
     holders: set[Holder] = field(default_factory=set)
     """Connections that have asked for it just now."""
+    stays: bool = False
+    """Though nobody needs it now."""
+    is_wanted: bool = False
+    """Somebody waits for it, and not only the plan."""
     stretch: Stretch | None = None
     coming: asyncio.Task[None] | None = None
     since_s: float = field(default_factory=monotonic)
+
+    @property
+    def is_used(self) -> bool:
+        """Whether somebody needs it."""
+        return bool(self.uses or self.holders or self.coming)
 
     def may_go(self, *, is_urgent: bool) -> bool:
         """Whether nobody waits for it, or is about to copy from it; those who have had time to do so ask again."""
@@ -77,6 +93,10 @@ class Holdings:
         self.changed = asyncio.Event()
         """Something was let go of, or has come."""
 
+    def stays(self, of: ShardSet) -> bool:
+        """Whether what has come of a set stays, for the next epoch."""
+        return of.catalog.nbytes <= _STAYING_PART * self.room.nbytes
+
     def find(self, key: int, begin: int, end: int) -> Holding | None:
         """What has these bytes of a shard, or will have them."""
         found = None
@@ -104,7 +124,7 @@ class Holdings:
             holder: The connection that waits for them; those of the plan are waited for by none.
             run: Whether they are one of the plan's runs, all of it: those may be kept.
         """
-        one = Holding(of.key(shard), begin, end)
+        one = Holding(of.key(shard), begin, end, stays=run and self.stays(of))
         if holder is not None:
             one.holders.add(holder)
         self._by_key.setdefault(one.key, []).append(one)
@@ -141,9 +161,7 @@ class Holdings:
 
         async def bring(begin: int) -> None:
             end = min(begin + step, one.end)
-            data = await of.part(shard, begin, end)
-            self.room.write(offset + begin - one.begin, data)
-            self._counts.nbytes += end - begin
+            await of.part(shard, begin, end, self.room.view(offset + begin - one.begin, end - begin))
 
         coming = [asyncio.ensure_future(bring(begin)) for begin in range(one.begin, one.end, step)]
         try:
@@ -171,15 +189,17 @@ class Holdings:
             offset = self.room.take(one.nbytes) if self._cells else None
             if offset is not None:
                 return offset
-            if not self._make_room(is_urgent=bool(one.holders)):
+            if not self._make_room(one.nbytes, is_urgent=bool(one.holders) or one.is_wanted):
                 await happens(self.changed, _LOOK_S)
 
-    def _make_room(self, *, is_urgent: bool) -> bool:
+    def _make_room(self, nbytes: int, *, is_urgent: bool) -> bool:
         """Lets go of one stretch that nobody has just asked for; whether there was one."""
         there = [one for one in self.all() if one.stretch is not None and one.may_go(is_urgent=is_urgent)]
         unused = [one for one in there if not one.uses]
         if unused:
-            self.let_go(min(unused, key=lambda one: one.since_s))
+            # What came first stays, as far as that leaves holes that are large enough.
+            fit = [one for one in unused if one.stretch and self.room.fits_at(one.stretch.offset, one.nbytes, nbytes)]
+            self.let_go(max(fit or unused, key=lambda one: one.since_s))
             return True
         if not is_urgent or not there:
             return False
@@ -204,8 +224,7 @@ class Holdings:
         for one in self.all():
             if holder in one.holders:
                 one.holders.discard(holder)
-                if not one.uses and not one.holders:
-                    self.let_go(one)
+                self._unused(one)
 
     def passed(self, follower: Any, low: Step | None) -> None:
         """A follower has gone on to that step; None: there is none any more."""
@@ -213,8 +232,27 @@ class Holdings:
             use = one.uses.get(follower)
             if use is not None and (low is None or use[1] < low):
                 del one.uses[follower]
-                if not one.uses and not one.holders:
-                    self.let_go(one)
+                self._unused(one)
+
+    def _unused(self, one: Holding) -> None:
+        if not one.uses and not one.holders and not one.stays:
+            self.let_go(one)
+
+    def used(self) -> tuple[int, int]:
+        """How many stretches are needed, and what they take: what only stays goes where there is no room."""
+        sizes = [one.nbytes for one in self.all() if one.is_used]
+        return len(sizes), sum(sizes)
+
+    def spare_the_host(self) -> None:
+        """Gives memory back that nobody needs, where there is little left on the host."""
+        staying = [one for one in self.all() if not one.is_used]
+        if not staying or free_nbytes() > _SCARCE_PART * self.room.nbytes:
+            return
+        for one in staying:
+            if one.stretch is not None:
+                offset = one.stretch.offset
+                self.let_go(one)
+                self.room.return_to_system(offset, one.nbytes)
 
     def _forget(self, one: Holding) -> None:
         ones = self._by_key.get(one.key, [])

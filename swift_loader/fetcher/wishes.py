@@ -39,6 +39,8 @@ class Wishes:
         self._turns = asyncio.Condition()
         self._busy_nbytes = 0
         """What is asked for and not answered yet."""
+        self._ranges_s = 0.0
+        """How long it took of late until ranges that were asked for together were there."""
 
     async def have(self, connection: Any, of: ShardSet, wanted: list[Wanted]) -> None:
         """Returns when all of it is there, and held until the connection goes on.
@@ -65,7 +67,12 @@ class Wishes:
 
     async def _had(self, connection: Any, of: ShardSet, wanted: list[Wanted]) -> None:
         alone, runs, waits = self._sorted(connection, of, wanted)
-        waits += self._alone(connection, of, alone)
+        coming = self._alone(connection, of, alone)
+        if coming:
+            begun_s = monotonic()
+            await _all(coming)
+            took_s = monotonic() - begun_s
+            self._ranges_s = took_s if not self._ranges_s else (self._ranges_s + took_s) / 2
         await _all(waits)
         # What came by the plan is held from here on; if it is gone already, what is wanted of it is fetched alone.
         gone, waits = [], []
@@ -105,9 +112,10 @@ class Wishes:
             elif expected is not None:
                 due_s = self._ahead.due_s(of, *expected, queued_nbytes)
             nbytes = alone_nbytes + one.end - one.begin
-            is_first = due_s is None and self._ahead.is_new(connection)
+            is_first = due_s is None and self._ahead.begins(connection, one.end - one.begin)
             is_alone = is_first or (found is None and expected is None)
-            if is_alone or is_worth_a_range(due_s, nbytes, self._counts.ranges_nbytes, self._counts.nbytes):
+            counts = self._counts
+            if is_alone or is_worth_a_range(due_s, nbytes, counts.ranges_nbytes, counts.nbytes, self._ranges_s):
                 alone.append(Range(*one[:3]))
                 alone_nbytes = nbytes
             elif found is not None:
@@ -116,13 +124,13 @@ class Wishes:
             elif expected is not None:
                 queued_nbytes += int(expected[1].samples * of.sample_nbytes[one.shard])
                 runs.append(one)
-                waits.append(self._ahead.bring(*expected))
+                waits.append(self._ahead.bring(*expected, is_wanted=True))
         return alone, runs, waits
 
     def _due_s(self, of: ShardSet, found: Holding) -> float | None:
         if found.stretch is not None or not found.uses:
             return 0.0
-        expected_s = of.network.expected_s(found.nbytes)
+        expected_s = of.network.racing.expected_s(found.nbytes)
         return None if expected_s is None else max(0.0, expected_s - (monotonic() - found.since_s))
 
     def _alone(self, connection: Any, of: ShardSet, alone: list[Range]) -> list[asyncio.Task[None]]:
