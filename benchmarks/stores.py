@@ -63,11 +63,11 @@ def decoded(sample: Any) -> Any:
     return cropped(sample[0].convert("RGB")), sample[1]
 
 
-def opened(kind: str, where: str, endpoint: str) -> ShardDataset:
+def opened(kind: str, where: str, endpoint: str, memory: int | None = None) -> ShardDataset:
     client = Client(endpoint, Credentials.given("testkey", "testsecret")) if endpoint else None
     if kind == "jpeg":
-        return ShardDataset(where, ("jpg", "cls"), transform=decoded, client=client)
-    return ShardDataset(where, ("x.npy", "cls"), client=client)
+        return ShardDataset(where, ("jpg", "cls"), transform=decoded, client=client, memory=memory)
+    return ShardDataset(where, ("x.npy", "cls"), client=client, memory=memory)
 
 
 def epochs(kind: str, where: str, endpoint: str) -> dict[str, Any]:
