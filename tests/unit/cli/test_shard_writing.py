@@ -7,8 +7,7 @@ import json
 import os
 import sys
 from pathlib import Path
-from types import SimpleNamespace
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 import pytest
@@ -194,27 +193,24 @@ def test_rows_of_parquet_files_come_in_their_order(tmp_path: Path):
 def test_datasets_of_the_hub_are_read_from_this_disk_with_their_files_as_they_are(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ):
-    class Kept(list):  # type: ignore[type-arg] # as much of a Dataset as is looked at
-        features: ClassVar = {"image": object(), "label": SimpleNamespace(names=["cat", "dog"])}
-
-        def cast_column(self, column: str, feature: Any) -> Any:
-            raise AssertionError((column, feature))
-
-    def load_dataset(name: str) -> Any:
-        if name != "cats":
-            raise OSError("it is not in the cache")
-        return {"train": Kept({"image": {"bytes": jpeg(), "path": None}, "label": n % 2} for n in range(6))}
-
-    played = SimpleNamespace(load_dataset=load_dataset, Image=type("Image", (), {}), Audio=type("Audio", (), {}))
-    monkeypatch.setitem(sys.modules, "datasets", played)
-    monkeypatch.setattr(os, "environ", dict(os.environ))
-    assert create("hf:cats", tmp_path / "set", "--no-shuffle") == 0
-    dataset = shards.ShardDataset(tmp_path / "set", ("image.jpg", "label.cls"), decode=None)
-    assert [(bytes(image), label) for image, label in dataset] == [(jpeg(), n % 2) for n in range(6)]
-    assert dataset.catalog.meta["notes"] == {"classes": ["cat", "dog"]}
-    assert create("hf:cats:test", tmp_path / "other") == 2
+    monkeypatch.setattr(os, "environ", {**os.environ, "HF_HOME": str(tmp_path / "home")})
+    hub = pytest.importorskip("datasets")
+    for offline in ("huggingface_hub.constants.HF_HUB_OFFLINE", "datasets.config.HF_HUB_OFFLINE"):
+        monkeypatch.setattr(offline, True)  # the command sets both before it imports them: here they may have been
+    hub.disable_progress_bars()
+    features = hub.Features({"image": hub.Image(), "label": hub.ClassLabel(names=["cat", "dog"])})
+    rows = {"image": [{"bytes": jpeg(), "path": None}] * 6, "label": [n % 2 for n in range(6)]}
+    kept = hub.Dataset.from_dict(rows, features)
+    hub.DatasetDict({"train": kept}).save_to_disk(tmp_path / "cats")
+    kept.save_to_disk(tmp_path / "one")
+    for number, name in enumerate(("cats", "cats:train", "one")):
+        assert create(f"hf:{tmp_path}/{name}", tmp_path / f"set{number}", "--no-shuffle") == 0
+        dataset = shards.ShardDataset(tmp_path / f"set{number}", ("image.jpg", "label.cls"), decode=None)
+        assert [(bytes(image), label) for image, label in dataset] == [(jpeg(), n % 2) for n in range(6)]
+        assert dataset.catalog.meta["notes"] == {"classes": ["cat", "dog"]}
+    assert create(f"hf:{tmp_path}/cats:test", tmp_path / "other") == 2
     assert "name one of train" in capsys.readouterr().err
-    assert create("hf:dogs", tmp_path / "other") == 2
+    assert create("hf:nobody/dogs", tmp_path / "other") == 2
     assert "not on this disk" in capsys.readouterr().err
 
 
