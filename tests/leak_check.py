@@ -95,10 +95,10 @@ def leaks_since(before: Residue, grace_s: float = GRACE_S) -> list[str]:
     deadline = time.monotonic() + grace_s
     pause = threading.Event()
     looks = itertools.count()
-    while leaks and time.monotonic() < deadline:
-        if next(looks) >= _LOOKS_AT_ONCE:
+    while leaks and (rest_s := deadline - time.monotonic()) > 0:
+        if (look := next(looks)) >= _LOOKS_AT_ONCE:
             gc.collect()  # what hangs in a cycle leaves only now
-        pause.wait(0.01)
+        pause.wait(min(0.01 * 1.3 ** max(0, look - _LOOKS_AT_ONCE), 0.2, rest_s))
         after = Residue.take()
         leaks = after.since(before)
     return leaks

@@ -41,6 +41,7 @@ from tests.datasets import (
 )
 from tests.deadly_datasets import Leaks
 from tests.loaders import made, started, stream
+from tests.slow import slow
 from tests.watching import flat, until, workers
 
 # What is given to dataset_class and batch_size stands in the tests of streams; here are the named keywords.
@@ -173,7 +174,7 @@ def test_worker_init_is_called_in_each_worker_with_what_it_is(tmp_path):
     assert len({call.pid for call in told} - {os.getpid()}) == 3
 
 
-@pytest.mark.parametrize("method", ["forkserver", "fork"])
+@pytest.mark.parametrize("method", ["forkserver", slow("fork")])
 @pytest.mark.parametrize("share", [True, False])
 def test_share_dataset_builds_it_once(share: bool, method: str, tmp_path):
     kwargs = {"folder": str(tmp_path), "count": 40}

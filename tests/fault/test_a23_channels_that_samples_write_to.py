@@ -11,6 +11,7 @@ from swift_loader.wire import messages
 from tests.fault.harming import Harms
 from tests.fault.oracle import HANG_S, World, differences, faultless, in_thread, record
 from tests.loaders import started
+from tests.slow import slow
 
 HARM = {
     "text": b"GET / HTTP/1.1",
@@ -25,9 +26,11 @@ HARM = {
 @pytest.mark.parametrize(
     ("harm", "method"),
     [
-        *((harm, "forkserver") for harm in ("text", "nothing", "half a pickle", "shut down")),
-        ("json", "spawn"),
+        ("half a pickle", "forkserver"),
+        ("shut down", "forkserver"),
         ("nothing", "fork"),
+        *(slow(harm, "forkserver") for harm in ("text", "nothing")),
+        slow("json", "spawn"),
     ],
 )
 def test_a23_the_worker_is_replaced_and_no_batch_is_harmed(harm: str, method: str, tmp_path: Path):

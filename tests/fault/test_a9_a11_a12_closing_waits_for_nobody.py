@@ -49,9 +49,9 @@ def building_and_stopped(loader: SwiftLoader, folder: Path) -> None:
     ("state", "dataset", "method"),
     [
         (stopped, Numbers, "forkserver"),
-        (stopped, Numbers, "spawn"),
+        slow(stopped, Numbers, "spawn"),
         (hanging, Hangs, "fork"),
-        (hanging, Looping, "forkserver"),
+        slow(hanging, Looping, "forkserver"),
         (building, BuiltLate, "forkserver"),
         (building_and_stopped, BuiltLate, "spawn"),
     ],

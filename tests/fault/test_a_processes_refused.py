@@ -12,6 +12,7 @@ import pytest
 
 from tests.fault.oracle import World, differences, faultless, record, traced
 from tests.other_users import run_apart
+from tests.slow import slow
 from tests.watching import is_gone, living, run_warm, until, workers
 
 AT_START = """
@@ -84,9 +85,13 @@ def test_a18_a_worker_that_cannot_be_replaced_is_told_of_and_the_others_go_on():
     assert "could not be started again: cannot start a worker process: EAGAIN" in told[0]
 
 
-@pytest.mark.parametrize("is_asked", [False, True])
+ALONE, OF_FOUR = World("forkserver", 1, in_thread=False), World("forkserver", 4, in_thread=True)
+
+
 @pytest.mark.parametrize(
-    "world", [World("forkserver", 1, in_thread=False), World("forkserver", 4, in_thread=True)], ids=str
+    ("world", "is_asked"),
+    [(ALONE, False), slow(ALONE, True), slow(OF_FOUR, False), (OF_FOUR, True)],
+    ids=str,
 )
 def test_a21_a_killed_fork_server_is_started_again_and_living_workers_go_on(world: World, is_asked: bool):
     """Killed while it is idle; or stopped, asked for a replacement, and killed before it can answer."""

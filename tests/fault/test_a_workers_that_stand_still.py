@@ -13,13 +13,13 @@ from swift_loader import PoisonedTicket
 from tests.datasets import Deadly, Hangs, Numbers, Records, calls
 from tests.deadly_datasets import Looping
 from tests.loaders import started, stream
-from tests.slow import slow
+from tests.slow import slow, start_methods
 from tests.watching import begin_warm, flat, plain, until, workers
 
 METHODS = ["forkserver", "spawn", "fork"]
 
 
-@pytest.mark.parametrize("method", METHODS)
+@start_methods
 def test_a9_a_stopped_worker_is_replaced_and_nothing_is_lost(method: str):
     expected = stream(Records, {"count": 160}, worker_per_consumer=0)
     with started(
@@ -39,8 +39,8 @@ def test_a9_a_stopped_worker_is_replaced_and_nothing_is_lost(method: str):
 
 @pytest.mark.parametrize(
     ("dataset", "method"),
-    [(Hangs, "forkserver"), (Looping, "spawn"), (Hangs, "fork"), slow(Looping, "forkserver"), slow(Hangs, "spawn"),
-     slow(Looping, "fork")],
+    [(Hangs, "forkserver"), slow(Looping, "spawn"), slow(Hangs, "fork"), slow(Looping, "forkserver"),
+     slow(Hangs, "spawn"), (Looping, "fork")],
 )  # fmt: skip
 def test_a11_a12_one_that_hangs_is_told_with_its_stack_then_killed_and_its_sample_made_again(
     dataset: type, method: str, tmp_path

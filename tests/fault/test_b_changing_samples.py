@@ -19,6 +19,7 @@ from tests.fault.changing import Changing, Quick
 from tests.fault.oracle import World
 from tests.fault.worlds import in_some_worlds
 from tests.loaders import started
+from tests.slow import slow
 from tests.unit.batch.samples import same
 
 
@@ -107,7 +108,7 @@ def test_b6_samples_that_change_are_stacked_or_refused_and_never_mixed_with_old_
     assert refused > 20
 
 
-@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("seed", [0, *map(slow, range(1, 6))])
 def test_b6_without_workers_too(seed: int):
     for odd in (0.0, 0.02, 0.3):
         _check_changing(seed, 400, odd, worker_per_consumer=0)

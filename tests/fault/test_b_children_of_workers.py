@@ -17,6 +17,7 @@ from tests.fault.oracle import World
 from tests.fault.orphans import StartsOthers
 from tests.fault.worlds import in_some_worlds
 from tests.loaders import started
+from tests.slow import slow
 from tests.watching import descendants, flat, is_gone, living, until, workers
 
 
@@ -51,7 +52,7 @@ def test_b14_what_a_worker_has_started_goes_with_it_and_the_rest_at_close(world:
     assert took_s[0] < 10  # to reach: 1 s
 
 
-@pytest.mark.parametrize("method", ["forkserver", "fork"])
+@pytest.mark.parametrize("method", ["forkserver", slow("fork")])
 def test_b16_a_loader_within_a_worker_works_and_goes_with_it(method: str):
     with started(Nested, {"count": 32}, worker_per_consumer=1, shuffle=False, start_method=method) as loader:
         iterator = iter(loader)

@@ -19,6 +19,7 @@ import pytest
 from tests.datasets import Slow, calls
 from tests.fault.unhurried import BuiltLate
 from tests.loaders import started
+from tests.slow import slow, start_methods
 from tests.watching import DEADLINE_S, descendants, flat, is_gone, until, workers
 
 SENT = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2, signal.SIGXCPU, signal.SIGCONT)
@@ -47,7 +48,7 @@ def beside(action: Callable[[], None]) -> Iterator[None]:
     assert not thread.is_alive()
 
 
-@pytest.mark.parametrize("method", METHODS)
+@start_methods
 def test_c6_signals_to_every_process_end_none_that_serves(method: str):
     with started(Slow, {"count": 64, "seconds": 0.002}, start_method=method, shuffle=False) as loader:
         iterator = iter(loader)
@@ -59,7 +60,7 @@ def test_c6_signals_to_every_process_end_none_that_serves(method: str):
     assert found == list(range(64))
 
 
-@pytest.mark.parametrize("method", METHODS)
+@start_methods
 def test_c6_signals_to_every_process_end_none_that_builds_its_dataset(method: str, tmp_path: Path):
     family: list[psutil.Process] = []
 
@@ -77,7 +78,7 @@ def test_c6_signals_to_every_process_end_none_that_builds_its_dataset(method: st
         assert not [process for process in family if is_gone(process)]
 
 
-@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("method", [slow("forkserver"), "spawn", slow("fork")])
 def test_c6_signals_to_every_process_end_none_that_only_starts(method: str):
     """From its first moment on: an interpreter that is still loading Python would else be ended."""
     family: set[psutil.Process] = set()

@@ -83,8 +83,8 @@ def _as_archive(folder: Path, text: str) -> tuple[list[str], str]:
 @pytest.mark.parametrize(
     ("begin", "method"),
     [
-        (_as_command, "spawn"), (_as_notebook, "forkserver"), slow(_as_session, "fork"), (_as_package, "spawn"),
-        slow(_as_archive, "forkserver"),
+        slow(_as_command, "spawn"), (_as_notebook, "forkserver"), slow(_as_session, "fork"),
+        slow(_as_package, "spawn"), slow(_as_archive, "forkserver"),
     ],
 )  # fmt: skip
 def test_c16_a_dataset_of_any_main_module_works_and_that_runs_once(begin: Callable, method: str, tmp_path: Path):

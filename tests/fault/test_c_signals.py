@@ -14,6 +14,7 @@ from swift_loader import LoaderClosed
 from swift_loader.pool import pool
 from tests.datasets import Numbers
 from tests.loaders import started
+from tests.slow import slow
 from tests.watching import until, workers
 
 
@@ -37,7 +38,7 @@ def close_by_signal_after(delay_s: float) -> float:
     return took_s[0]
 
 
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("seed", [0, slow(1), slow(2)])
 def test_c9_a_signal_handler_may_close_the_loader_at_any_moment(seed: int, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(pool, "_JOIN_TIMEOUT_S", 60.0)  # so long it would wait for itself
     chance = random.Random(seed)

@@ -14,6 +14,7 @@ from swift_loader import ConfigError
 from tests.datasets import Numbers
 from tests.fault.oracle import Traced, World, delivered, differences, faultless, record, traced
 from tests.loaders import made
+from tests.slow import slow
 from tests.watching import descendants, run_warm
 
 HERE = World("forkserver", 2, in_thread=False)
@@ -140,7 +141,7 @@ def test_c21_a_forked_child_that_uses_the_loader_is_told_so_and_the_parent_goes_
 
 
 INHERITS = """
-import os, signal
+import os, signal, sys
 from functools import partial
 import torch
 from tests.fault.oracle import Traced, World, delivered, differences, faultless
@@ -180,17 +181,20 @@ def run(method, is_quiet):
         found += [delivered(0, 1 + step, batch) for step, batch in enumerate(iterator)]
     return differences(found, faultless(dataset=partial(Traced, augment=is_quiet)))
 
-for name, inherit in INHERITANCES.items():
+ways, METHODS = int(sys.argv[1]), 2 * ("fork", "forkserver", "spawn")
+for turn, (name, inherit) in enumerate(INHERITANCES.items()):
     if os.fork() == 0:
         told = os.fdopen(os.dup2(1, 100, inheritable=False), "w")
         inherit()
         is_quiet = name != "no standard streams"
-        print(name, [run(method, is_quiet) for method in ("fork", "forkserver", "spawn")], file=told, flush=True)
+        print(name, [run(method, is_quiet) for method in METHODS[turn % 3 :][:ways]], file=told, flush=True)
         os._exit(0)
     os.wait()
 """
 
 
-def test_c23_an_odd_trainer_has_ordinary_workers_and_sees_them_die(tmp_path):
+@pytest.mark.parametrize("ways", [1, slow(3)])
+def test_c23_an_odd_trainer_has_ordinary_workers_and_sees_them_die(ways: int, tmp_path):
+    """With one of the start methods each, in turn; and where there is time, with all three."""
     names = ["SIGCHLD ignored", "children reaped by a handler", "signals blocked", "no standard streams"]
-    assert run_warm(tmp_path, INHERITS).splitlines() == [f"{name} [[], [], []]" for name in names]
+    assert run_warm(tmp_path, INHERITS, str(ways)).splitlines() == [f"{name} {[[]] * ways}" for name in names]

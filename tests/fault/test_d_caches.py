@@ -23,7 +23,7 @@ from tests.failing_disk import mounting
 from tests.kept_datasets import Asked, Large, asked
 from tests.loaders import started, stream
 from tests.other_users import run_apart
-from tests.slow import slow
+from tests.slow import slow, slow_but
 from tests.unit.reuse.stores import flip, opened
 from tests.watching import ROOT, kill_one, plain
 
@@ -97,7 +97,7 @@ print(json.dumps([str(one.message) for one in warned]))
 """
 
 
-@pytest.mark.parametrize(("when", "count"), [slow(2, 0), (2, 2), (8, 0), slow(8, 2)])
+@pytest.mark.parametrize(("when", "count"), [slow(2, 0), (2, 2), slow(8, 0), slow(8, 2)])
 def test_d8_a_disk_that_fails_while_it_is_used_costs_one_warning(when: int, count: int, tmp_path: Path):
     """Between two batches of the first epoch, in which it is written, and of the second, in which it is read."""
     disk = tmp_path / "disk"
@@ -177,8 +177,11 @@ MEDDLERS = {
 }
 
 
-@pytest.mark.parametrize("count", [0, 2])
-@pytest.mark.parametrize("what", MEDDLERS)
+#: Without workers and with two, in turns; and where there is time, each with both.
+MEDDLED = list(zip(MEDDLERS, itertools.cycle((2, 0)), strict=False))
+
+
+@pytest.mark.parametrize(("what", "count"), slow_but(itertools.product(MEDDLERS, (0, 2)), MEDDLED.__contains__))
 def test_d9_whatever_is_done_to_the_files_in_use_the_stream_is_the_same(what: str, count: int, tmp_path: Path):
     kwargs = {"folder": str(tmp_path)}
     calm, kept = ({"cache_setting": {"prefix": tmp_path / name / "kept"}} for name in ("calm", "k"))

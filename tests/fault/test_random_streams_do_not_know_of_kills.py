@@ -75,7 +75,7 @@ def run(dataset: type, kills: Kills | None = None, **settings: Any) -> tuple[str
         (Augmented, "forkserver", "batch", 4),
         # Workers that are spawned would load torch anew each time, for a second each.
         slow(Augmented, "spawn", "sample", 1),
-        (Augmented, "spawn", "batch", 1),
+        slow(Augmented, "spawn", "batch", 1),
     ],
 )
 def test_a22_two_epochs_are_the_same_bytes_with_ten_kills_and_without(

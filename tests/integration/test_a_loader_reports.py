@@ -12,6 +12,7 @@ import pytest
 from swift_loader import DataError
 from tests.datasets import HalfFailing, Numbers, Slow
 from tests.loaders import made, started, stream
+from tests.slow import slow
 from tests.watching import until
 
 
@@ -78,8 +79,7 @@ def test_the_log_has_the_report_and_names_the_worker_of_a_line(tmp_path):
     assert epoch["cores"] > 0
 
 
-@pytest.mark.parametrize("count", [0, 1])
-@pytest.mark.parametrize("validate", [True, False])
+@pytest.mark.parametrize(("count", "validate"), [(0, False), (1, True), slow(0, True), slow(1, False)])
 def test_the_log_has_the_error_that_ends_a_run_and_how_to_make_the_batch_again(count: int, validate, tmp_path):
     logger = {"path": str(tmp_path / "run"), "level": "ERROR"}
     settings = {"shuffle": False, "worker_per_consumer": count, "validate": validate}

@@ -44,7 +44,7 @@ def labels(loader: Any) -> list[list[int]]:
 @pytest.mark.parametrize(
     ("method", "workers", "persistent"),
     [
-        ("fork", 3, False),
+        slow("fork", 3, False),
         ("fork", 3, True),
         *(slow("fork", workers, persistent) for workers in (1, 16) for persistent in (False, True)),
         *(slow(m, workers, p) for m in ("spawn", "forkserver") for workers in (1, 3) for p in (False, True)),

@@ -7,6 +7,7 @@ from accelerate import skip_first_batches
 
 from tests.datasets import Numbers
 from tests.loaders import made
+from tests.slow import slow
 from tests.watching import flat
 
 COUNT, STEPS = 50, 7
@@ -14,8 +15,17 @@ OUTSIDE = pytest.mark.filterwarnings("ignore:the batches of epoch . are made out
 
 
 @OUTSIDE
-@pytest.mark.parametrize("workers", [0, 1])
-@pytest.mark.parametrize("settings", [{}, {"even": "pad", "nb_consumer": 3}, {"collate_fn": list, "drop_last": True}])
+@pytest.mark.parametrize(
+    ("settings", "workers"),
+    [
+        ({}, 0),
+        ({"even": "pad", "nb_consumer": 3}, 1),
+        ({"collate_fn": list, "drop_last": True}, 0),
+        slow({}, 1),
+        slow({"even": "pad", "nb_consumer": 3}, 0),
+        slow({"collate_fn": list, "drop_last": True}, 1),
+    ],
+)
 def test_the_batches_that_are_left_are_those_of_the_loader(workers: int, settings: dict):
     with made(Numbers, {"count": COUNT}, worker_per_consumer=workers, **settings) as loader:
         loader.start(0)

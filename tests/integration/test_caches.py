@@ -17,7 +17,7 @@ from swift_loader.reuse.index import Origin
 from swift_loader.reuse.shared import HostMemory
 from tests.kept_datasets import Asked, Epochs, Halves, Mixed, Several, Texts, Twice, Wide, asked, then_shaken
 from tests.loaders import made, started, stream
-from tests.slow import slow
+from tests.slow import slow, slow_but
 from tests.watching import kill_one, plain, run_warm
 
 N = 48
@@ -32,7 +32,7 @@ def rows(batches: list, name: str) -> list:
     return [row[0] for batch in batches for row in batch[name][1]]
 
 
-@pytest.mark.parametrize("dataset", [Asked, Texts, Several])
+@pytest.mark.parametrize("dataset", [slow(Asked), slow(Texts), Several])
 def test_a_second_run_asks_for_nothing_and_gives_the_same(dataset, tmp_path):
     kwargs = {"folder": str(tmp_path)}
     more = {"ragged": "list"} if dataset is Several else {}
@@ -160,7 +160,7 @@ SETTINGS = [
 ]
 
 
-@pytest.mark.parametrize("more", SETTINGS)
+@pytest.mark.parametrize("more", slow_but(SETTINGS, lambda more: "refresh" in more))
 def test_samples_are_made_anew_as_often_as_was_asked_for_whoever_makes_them(more: dict, tmp_path):
     kwargs = {"folder": str(tmp_path)}
     whole = stream(Epochs, kwargs, epochs=7, cache_setting=setting(tmp_path, **more))
@@ -173,7 +173,7 @@ def test_samples_are_made_anew_as_often_as_was_asked_for_whoever_makes_them(more
             assert first == max(0, epoch - (epoch + (index if spread else 0)) % every)
 
 
-@pytest.mark.parametrize(("more", "done"), list(zip(SETTINGS, (8, 15, 20), strict=True)))
+@pytest.mark.parametrize(("more", "done"), slow_but(zip(SETTINGS, (8, 15, 20), strict=True), lambda row: row[1] == 15))
 def test_a_resumed_run_has_the_same_bytes_with_and_without_what_was_kept(more: dict, done: int, tmp_path):
     kwargs = {"folder": str(tmp_path)}
     kept = setting(tmp_path / "a", **more)
@@ -339,7 +339,7 @@ def test_samples_of_classes_of_main_are_kept(tmp_path):
 #: By how many workers, in a rotation of how many samples, and how often at most a sample is made that is not cached.
 #: Two workers ask for samples in any order, one of them batches ahead where the other has no core. Where each sample
 #: has a place of its own between its uses, a worker makes none twice; with fewer it may find another sample there.
-BY_WORKERS = [(0, 16, 1), (1, 16, 1), (2, N, 2)]
+BY_WORKERS = [slow(0, 16, 1), slow(1, 16, 1), (2, N, 2)]
 
 
 @pytest.mark.parametrize(("count", "size", "times"), BY_WORKERS)

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from swift_loader import Cached, ConfigError, DataError, SwiftLoader, WorkerStartFailed, worker_info
+from tests.slow import slow
 
 COUNT, BATCH = 40, 4
 
@@ -103,8 +104,18 @@ def test_what_turn_to_raises_is_the_datasets_error(workers: int):
         _begun(loader(Fails, workers))
 
 
-@pytest.mark.parametrize("workers", [0, 2])
-@pytest.mark.parametrize("lengths", [[7, 3, 30], np.array([20, 20]), (40,)], ids=str)
+@pytest.mark.parametrize(
+    ("lengths", "workers"),
+    [
+        ([7, 3, 30], 2),
+        (np.array([20, 20]), 0),
+        ((40,), 0),
+        slow([7, 3, 30], 0),
+        slow(np.array([20, 20]), 2),
+        slow((40,), 2),
+    ],
+    ids=str,
+)
 def test_a_plan_that_asks_gets_the_runs(workers: int, lengths: Any):
     with loader(Told, workers, {"lengths": lengths}, plan=RunByRun()) as one:
         assert len(one) == len(lengths)

@@ -38,7 +38,7 @@ def test_the_order_is_the_plans(whole):
 
 
 @pytest.mark.parametrize(
-    "settings", [{"worker_per_consumer": 1}, {"worker_per_consumer": 3}, {"start_method": "spawn"}]
+    "settings", [slow({"worker_per_consumer": 1}), {"worker_per_consumer": 3}, slow({"start_method": "spawn"})]
 )
 def test_any_number_of_workers_gives_the_same_batches(settings, whole):
     assert stream(InRuns, epochs=2, **settings) == whole
@@ -56,7 +56,9 @@ def test_as_many_are_mixed_as_was_said_and_nearby_shuffle_goes_before_them():
         assert ours == theirs
 
 
-@pytest.mark.parametrize(("before", "step", "after"), [(2, 17, 0), (0, 1, 3), (3, 61, 1), (2, 62, 2), (1, 100, 2)])
+@pytest.mark.parametrize(
+    ("before", "step", "after"), [(2, 17, 0), slow(0, 1, 3), slow(3, 61, 1), slow(2, 62, 2), (1, 100, 2)]
+)
 def test_an_epoch_goes_on_where_it_was_left(before, step, after, whole):
     found = []
     with started(InRuns, worker_per_consumer=before) as loader:
@@ -112,7 +114,7 @@ def test_four_ranks_have_each_sample_once():
     assert sorted(chain(*found)) == list(range(COUNT))
 
 
-@pytest.mark.parametrize("workers", [1, 3])
+@pytest.mark.parametrize("workers", [slow(1), 3])
 @pytest.mark.parametrize("epochs", [2, slow(30)])
 def test_a_storm_of_kills_changes_no_bit(workers, epochs):
     with started(InRuns, worker_per_consumer=0) as loader:

@@ -15,7 +15,7 @@ from tests.loaders import started, stream
 from tests.slow import slow
 from tests.watching import flat, is_gone, plain, until, workers
 
-METHODS = pytest.mark.parametrize("method", ["forkserver", slow("spawn"), "fork"])
+METHODS = pytest.mark.parametrize("method", ["forkserver", slow("spawn"), slow("fork")])
 
 
 @METHODS
@@ -30,7 +30,7 @@ def test_the_stream_is_the_same_when_workers_are_killed_from_outside(method: str
     assert found == expected
 
 
-@pytest.mark.parametrize("how", ["kill", "segfault", "exit 0", "exit 7", "sys.exit"])
+@pytest.mark.parametrize("how", ["kill", slow("segfault"), "exit 0", slow("exit 7"), slow("sys.exit")])
 def test_the_stream_is_the_same_when_a_sample_kills_its_worker_once(how: str, tmp_path):
     kwargs = {"folder": str(tmp_path), "how": how, "times": 1}
     with started(Deadly, kwargs, shuffle=False) as loader:
@@ -43,8 +43,8 @@ def test_the_stream_is_the_same_when_a_sample_kills_its_worker_once(how: str, tm
     [
         ("kill", "killed by SIGKILL"),
         ("segfault", "killed by SIGSEGV"),
-        ("exit 0", "exited with code 0"),
-        ("exit 7", "exited with code 7"),
+        slow("exit 0", "exited with code 0"),
+        slow("exit 7", "exited with code 7"),
         ("sys.exit", "exited with code 3"),
     ],
 )

@@ -12,6 +12,7 @@ import torch
 from swift_loader import NoRoom
 from tests.datasets import Growing, PeakMemory, Pictures, ReadsInto, SameBuffer, Whole
 from tests.loaders import started, stream
+from tests.slow import start_methods
 from tests.torch_datasets import SameMemory
 from tests.watching import plain, run_warm, settled, until
 
@@ -33,7 +34,7 @@ def are_pictures(batches: list) -> bool:
     return all((images == (labels % 251)[:, None]).all() for images, labels in batches)
 
 
-@pytest.mark.parametrize("method", ["forkserver", "spawn", "fork"])
+@start_methods
 def test_a_large_tensor_is_the_workers_own_memory(method: str):
     with started(Pictures, start_method=method) as loader:
         for images, labels in loader:

@@ -17,6 +17,7 @@ from swift_loader.device.host import HostStage
 from swift_loader.plan.position import Position
 from tests.datasets import Deadly, Failing, Growing, Pictures, Records
 from tests.loaders import made, started
+from tests.slow import slow
 from tests.torch_datasets import Wrapped
 from tests.unit.device.recording_driver import RecordingDriver
 from tests.watching import ROOT, until, workers
@@ -71,9 +72,16 @@ def is_well(driver):
     return True
 
 
-@pytest.mark.parametrize("ahead", [1, 3])
 @pytest.mark.parametrize(
-    ("dataset", "kwargs"), [(Records, {"count": 60}), (Pictures, {"count": 96}), (Growing, {"count": 40})]
+    ("dataset", "kwargs", "ahead"),
+    [
+        (Records, {"count": 60}, 3),
+        (Pictures, {"count": 96}, 1),
+        (Growing, {"count": 40}, 3),
+        slow(Records, {"count": 60}, 1),
+        slow(Pictures, {"count": 96}, 3),
+        slow(Growing, {"count": 40}, 1),
+    ],
 )
 def test_batches_are_those_of_the_host(driver, quick_switches, dataset, kwargs, ahead):
     settings = {"max_nb_batch_on_device": ahead, "batch_size": 1 if dataset is Growing else 8}

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.slow import slow
 from tests.watching import begin_warm, until
 
 SCRIPT = """
@@ -35,7 +36,7 @@ def _lines(path: Path) -> list[str]:
     return [json.loads(line)["kind"] for line in path.read_text().splitlines()]
 
 
-@pytest.mark.parametrize(("ending", "status"), [("forgotten", 0), ("exit", 3)])
+@pytest.mark.parametrize(("ending", "status"), [("forgotten", 0), slow("exit", 3)])
 def test_a_script_that_ends_by_itself_loses_nothing(ending: str, status: int, tmp_path: Path):
     path = tmp_path / "benchmark.jsonl"
     with begin_warm(tmp_path, SCRIPT, str(path), ending) as script:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from tests.slow import slow
 from tests.watching import run_warm
 
 SCRIPT = """
@@ -31,7 +32,7 @@ with SwiftLoader.from_dataset(list(range(10)), 4, 1, 2) as loader:
 """
 
 
-@pytest.mark.parametrize("system", ["darwin", "win32"])
+@pytest.mark.parametrize("system", ["darwin", slow("win32")])
 def test_batches_are_made_without_workers_and_workers_are_refused(tmp_path, system):
     batches, is_reported, refusal = run_warm(tmp_path, SCRIPT.format(system=system)).splitlines()
     assert batches == "[[0, 1, 2, 3], [4, 5, 6, 7], [8, 9]]"

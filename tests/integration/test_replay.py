@@ -24,6 +24,7 @@ from tests.datasets import Numbers, Random
 from tests.deadly_datasets import Crashes
 from tests.loaders import made, started
 from tests.replayed_datasets import Draws, DrawsAndFails, DrawsInThreads, Fails, ToldEpochs, encoded, first_and_last
+from tests.slow import slow
 from tests.watching import plain, run_warm
 
 #: Each way of making batches once; a loader with processes takes a while to start.
@@ -226,7 +227,7 @@ if __name__ == "__main__":
 """
 
 
-@pytest.mark.parametrize("how", ["by name", "by value"])
+@pytest.mark.parametrize("how", [slow("by name"), "by value"])
 @pytest.mark.usefixtures("elsewhere")
 def test_the_command_makes_the_batch_in_another_process(
     how: str, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch

@@ -14,6 +14,7 @@ import pytest
 from tests.datasets import Noted, Pictures, Slow, calls
 from tests.loaders import made, started, stream
 from tests.rotated_datasets import Drawing, small_files
+from tests.slow import slow
 from tests.watching import flat, plain, until, workers
 
 MEMORY = {"medium": "memory", "rotation": 3, "size": 24}
@@ -24,7 +25,7 @@ def quiet(epochs: int = 1, **settings) -> list:
     return stream(Drawing, {"count": 60}, epochs=epochs, rotation_setting=MEMORY, worker_per_consumer=0, **settings)
 
 
-@pytest.mark.parametrize("settings", [{}, {"shuffle": False}, {"worker_threads": 3}])
+@pytest.mark.parametrize("settings", [{}, slow({"shuffle": False}), slow({"worker_threads": 3})])
 def test_any_number_of_workers_gives_the_same_batches(settings):
     at_one_place = {"random_per": "sample"} if "worker_threads" in settings else {}
     drawn = stream(Drawing, {"count": 60}, epochs=2, rotation_setting=MEMORY, **settings, **at_one_place)

@@ -13,6 +13,7 @@ from swift_loader import ConfigError, DataError, Secret, SwiftLoader
 from swift_loader.reuse.origin import origin_of
 from swift_loader.travel.payload import Unsendable, pack, unpack
 from tests.locked_datasets import Locked, digest_of
+from tests.slow import slow
 
 TEXT = "correct-horse-battery-staple"
 
@@ -31,7 +32,7 @@ def _watched(folder: Path) -> dict[str, object]:
     }
 
 
-@pytest.mark.parametrize("start_method", ["forkserver", "spawn", "fork"])
+@pytest.mark.parametrize("start_method", ["forkserver", slow("spawn"), slow("fork")])
 def test_a_secret_reaches_workers_and_no_file(tmp_path: Path, start_method: str):
     settings = _watched(tmp_path)
     with SwiftLoader(

@@ -18,6 +18,7 @@ from swift_loader.net.keygen import make_key
 from tests.cut import proxied
 from tests.served_loaders import made, plain, serving, start
 from tests.served_streams import ROOT, family_of, free_port
+from tests.slow import slow
 from tests.watching import until
 
 pytestmark = pytest.mark.filterwarnings("ignore:tcp.*made again:RuntimeWarning")
@@ -39,7 +40,12 @@ def here(name: str = "Rows", count: int = 2, **settings) -> list:
 
 @pytest.mark.parametrize(
     "settings",
-    [{}, {"shuffle": False, "drop_last": True}, {"collate_fn": True}, {"random_per": "sample", "nearby_shuffle": 0}],
+    [
+        slow({}),
+        {"shuffle": False, "drop_last": True},
+        {"collate_fn": True},
+        slow({"random_per": "sample", "nearby_shuffle": 0}),
+    ],
 )
 def test_a_loader_of_a_server_gives_what_it_would_give_here(settings: dict, tmp_path: Path):
     address = f"unix:{tmp_path / 'socket'}"

@@ -13,12 +13,15 @@ from swift_loader import CacheSetting, LayoutError, RotationSetting, ShardError,
 from swift_loader.shards import ImageFolder, ShardDataset, TokenDataset
 from swift_loader.testing import Nemesis, differences, record
 from tests.loaders import made, started, stream
+from tests.slow import slow
 from tests.unit.shards.sets_made import FIELDS, npy, sample, write_set
 from tests.watching import plain
 
 COUNT = 100
 #: What goes to its rows at once, and what is decoded sample by sample.
 WAYS = [("x.npy", "cls"), ("json", "png", "cls")]
+#: Samples of arrays; and where there is time, of pictures.
+one_way = pytest.mark.parametrize("fields", [WAYS[0], slow(WAYS[1])])
 
 
 @pytest.fixture(scope="module")
@@ -37,7 +40,7 @@ def numbers(batches: list[Any], fields: Any) -> list[int]:
     return [value for batch in batches for value in batch[0]["number"][1]]
 
 
-@pytest.mark.parametrize("fields", WAYS)
+@one_way
 def test_each_sample_comes_once_however_many_workers_there_are(folder: Path, fields: Any) -> None:
     kwargs = settings(folder, fields)
     streams = [stream(ShardDataset, kwargs, epochs=2, worker_per_consumer=count) for count in (0, 1, 3)]
@@ -49,7 +52,7 @@ def test_each_sample_comes_once_however_many_workers_there_are(folder: Path, fie
     assert numbers(streams[0][:half], fields) != numbers(streams[0][half:], fields)
 
 
-@pytest.mark.parametrize("fields", WAYS)
+@one_way
 def test_consumers_share_the_set(folder: Path, fields: Any) -> None:
     kwargs = settings(folder, fields)
     parts = [stream(ShardDataset, kwargs, consumer=at, nb_consumer=3) for at in range(3)]
@@ -61,7 +64,7 @@ def test_in_order_it_is_the_set_from_the_first_to_the_last(folder: Path) -> None
     assert numbers(stream(ShardDataset, settings(folder, WAYS[0]), shuffle=False), WAYS[0]) == list(range(COUNT))
 
 
-@pytest.mark.parametrize("fields", WAYS)
+@one_way
 def test_it_goes_on_in_the_middle_of_an_epoch(folder: Path, fields: Any) -> None:
     kwargs = settings(folder, fields)
     whole = stream(ShardDataset, kwargs, epochs=2)
@@ -89,7 +92,7 @@ def test_the_same_global_batches_on_any_number_of_consumers(folder: Path) -> Non
     assert global_batches(1) == global_batches(2) == global_batches(4)
 
 
-@pytest.mark.parametrize("fields", WAYS)
+@one_way
 def test_killed_workers_change_nothing(folder: Path, fields: Any) -> None:
     with started(ShardDataset, settings(folder, fields), batch_size=4, max_attempts=1000) as loader:
         undisturbed = record(loader, epochs=3)

@@ -9,6 +9,7 @@ import pytest
 
 from tests.datasets import Nested, Noted, Numbers, Records, Slow, calls
 from tests.loaders import made, started, stream
+from tests.slow import slow
 from tests.watching import flat, plain, run_warm, settled, until
 
 
@@ -25,7 +26,7 @@ def test_the_stream_is_the_same_with_any_number_of_workers_and_threads(workers: 
     assert found == expected
 
 
-@pytest.mark.parametrize("method", ["spawn", "fork"])
+@pytest.mark.parametrize("method", [slow("spawn"), "fork"])
 def test_the_stream_is_the_same_with_any_start_method(method: str, expected: list):
     assert stream(Records, {"count": 75}, epochs=3, start_method=method) == expected
 
@@ -36,7 +37,7 @@ def test_the_stream_is_the_same_with_any_queues(queues: tuple[int, int, int], ex
     assert stream(Records, {"count": 75}, epochs=3, **dict(zip(names, queues, strict=True))) == expected
 
 
-@pytest.mark.parametrize("workers", [0, 1, 2, 4])
+@pytest.mark.parametrize("workers", [0, slow(1), slow(2), 4])
 @pytest.mark.parametrize("shuffle", [True, False])
 def test_every_sample_comes_once_per_epoch(workers: int, shuffle: bool):
     with started(Numbers, {"count": 203}, worker_per_consumer=workers, shuffle=shuffle) as loader:

@@ -15,6 +15,7 @@ from swift_loader import ConfigError
 from swift_loader.integrations.lightning import SwiftDataModule
 from tests.datasets import Numbers
 from tests.loaders import made
+from tests.slow import slow_but
 from tests.trained import Noting, a_trainer, checkpoints
 
 pytestmark = [
@@ -40,6 +41,9 @@ WAYS: dict[str, dict[str, Any]] = {
     "a data module with validation": {"module": True, "loader": {"seed": None}, "validation": 2},
 }
 
+
+#: One of a loader, one of its workers, one of a data module, and one of validation.
+QUICK = ("a loader with a worker", "max_steps", "validation within the epoch", "a data module with limit_train_batches")
 
 # After a checkpoint of an epoch's end, with max_steps, Lightning makes an epoch of one batch, of torch's loaders too.
 
@@ -81,7 +85,7 @@ def steps_of_checkpoints(folder: Path, in_epoch: int, accumulated: int) -> dict[
     return found
 
 
-@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("way", slow_but(WAYS, QUICK.__contains__))
 def test_what_is_left_comes_after_a_checkpoint_of_any_step(way: str, tmp_path: Path):
     settings = {**WAYS[way]}
     at_epoch_ends = settings.pop("at_epoch_ends", True)

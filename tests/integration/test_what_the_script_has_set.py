@@ -58,7 +58,7 @@ EXPECTED = {
 @pytest.mark.parametrize(
     "way",
     [
-        {"start_method": "forkserver"},
+        slow({"start_method": "forkserver"}),
         {"start_method": "forkserver", "share_dataset": True},
         slow({"start_method": "spawn"}),
     ],
