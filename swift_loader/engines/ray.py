@@ -79,6 +79,8 @@ class _Actor:
     """Since then its server is waited for."""
     answer: Future[Placed] | None = None
     is_told: bool = False
+    was_placed: bool = False
+    is_lost: bool = False
 
 
 class RayWorkers:
@@ -115,6 +117,8 @@ class RayWorkers:
             WorkerStartFailed: if there will be none, or too late.
         """
         actor = self._actors[setup.worker]
+        if actor.is_lost:  # Ray makes it anew itself, unless somebody has ended it for good
+            actor = self._actors[setup.worker] = self._created(setup.worker - self._first_line, actor.width)
         addresses = self._addresses_of(actor)
         if addresses is None:
             raise WorkerAwaited(*self._pending(actor))
@@ -169,21 +173,23 @@ class RayWorkers:
         try:
             placed = answer.result(0.0)
         except RayError as error:
+            actor.is_lost = actor.was_placed
             raise WorkerStartFailed(f"Ray could not start or keep its actor: {_first_lines(error)}") from error
         if placed.report is not None:
             raise start_error(actor.name, placed.report, self._recipe.consumer, 0)
+        actor.was_placed = True
         return placed.addresses
 
     def _pending(self, actor: _Actor) -> tuple[float, str]:
         """After how long to ask again, and what to tell of it, once."""
-        waited_s = time.monotonic() - actor.since_s
-        if waited_s < _PENDING_TOLD_S:
-            return (_SOON_S if waited_s < 1.0 else 0.25), ""
-        if self._look is None:
+        waited_s, limit_s = time.monotonic() - actor.since_s, self._asked.start_timeout_s
+        if self._look is None and waited_s > min(_PENDING_TOLD_S, limit_s / 2):
             self._look = _Look()
-        if waited_s > self._asked.start_timeout_s:
-            raise WorkerStartFailed(f"{self._told(actor, waited_s)}")
-        if actor.is_told or self._look.text is None:
+        if waited_s > limit_s:
+            raise WorkerStartFailed(self._told(actor, waited_s))
+        if waited_s < _PENDING_TOLD_S:
+            return min(_SOON_S + waited_s / 8, _LATER_S), ""
+        if actor.is_told or self._look is None or self._look.text is None:
             return _LATER_S, ""
         actor.is_told = True
         return _LATER_S, f"{self._told(actor, waited_s)}. It is used as soon as it has one"

@@ -54,10 +54,9 @@ class Book:
     transit_ns = 0.0
     """And their way here, where they are made elsewhere."""
 
-    def __init__(self, number: int, cell: Progress, bell: Ringable, width: int = 1) -> None:
+    def __init__(self, number: int, cell: Progress, bell: Ringable, width: int = 1, *, is_far: bool = False) -> None:
         self.number = number
-        self.width = width
-        """So many workers make what is ordered here."""
+        self._makers = width, is_far
         self.cell = cell
         self.bell = bell
         self.serving: set[int] = set()
@@ -79,6 +78,16 @@ class Book:
         """So many of the samples that are left out the worker was told of."""
         self.specs: dict[int, BatchSpec] = {}
         """Layouts, by the numbers that the worker has given them."""
+
+    @property
+    def width(self) -> int:
+        """So many workers make what is ordered here."""
+        return self._makers[0]
+
+    @property
+    def is_far(self) -> bool:
+        """They are elsewhere: they make what those here do not come to."""
+        return self._makers[1]
 
     @property
     def takes_orders(self) -> bool:

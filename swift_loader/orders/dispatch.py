@@ -71,7 +71,7 @@ class Dispatch:
         self._charges = Charges(config)
         self.tickets: Tickets | Asked = Tickets(plan, recipe.consumer, self._merge.epoch)
         """Others may stand here before the first is given out."""
-        self.stock = Stock(config)
+        self.stock = Stock(config, has_near=not all(book.is_far for book in books))
         self.hunger = Hunger(books, self.stock)
         self.homecoming = Homecoming(self._ledger)
         self._behind = Behind(books)
@@ -217,7 +217,7 @@ class Dispatch:
         if self._redo:
             # Not to a worker that has yet to answer that the ticket was taken back from it: it could not say which.
             return None if self._redo[0].seq in book.outstanding else heapq.heappop(self._redo)
-        if not self.tickets or self.stock.is_enough(book, most):
+        if not self.tickets or self.stock.is_enough(book, most) or self.stock.is_left_to_others(book):
             return None
         if len(book.outstanding) + book.unmerged < most_ahead and not (self.stock.is_short and self._is_full(book)):
             return self.tickets.take()

@@ -1,8 +1,8 @@
 """Which workers could take an order and have got none, and which of them are to be woken. Pure.
 
 To wake a thread costs more than most quick batches do, so not all are woken for each batch that is taken. The queue has
-those with the fewest orders first; an entry that no longer says how many its worker has is passed over when it is met,
-so that a batch costs the same among ten workers and among ten thousand.
+those here before those elsewhere, and of each those with the fewest orders first; an entry that no longer says how many
+its worker has is passed over when it is met, so that a batch costs the same among ten workers and among ten thousand.
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ class Hunger:
         self._stock = stock
         self._hungry: dict[int, Book] = {}
         """All of them, by their numbers; who has waited longest comes first."""
-        self._queue: list[tuple[int, int]] = []
-        """Of those the ones that may take a new ticket: how many orders, and whose. A heap."""
+        self._queue: list[tuple[bool, int, int]] = []
+        """Of those the ones that may take a new ticket: whether elsewhere, how many orders, and whose. A heap."""
         self._queued_as: dict[int, int] = {}
         """Under how many orders each of those is in the queue."""
         self._taken = 0
@@ -77,14 +77,14 @@ class Hunger:
             return []
         self._look_for_the_slowest()
         first = self._first()
-        if first is None:
+        if first is None or stock.is_left_to_others(first):
             return []
         most = stock.most_on_their_way(stock.depth(first), first.width)
         missing = most - stock.ready_count - stock.ordered_count
         if missing < most // 2 and (is_well_stocked or first.outstanding):
             return []
         fed: list[Book] = []
-        while (book := self._first()) is not None:
+        while (book := self._first()) is not None and not stock.is_left_to_others(book):
             # One that has run ahead too far comes back when something of its own is merged.
             heapq.heappop(self._queue)
             del self._queued_as[book.number]
@@ -109,6 +109,7 @@ class Hunger:
             if most is not None and len(found) >= most:
                 break
             is_free = len(book.outstanding) < self._stock.depth(book)
+            is_free = is_free and not self._stock.is_left_to_others(book)
             if is_free and book.takes_orders and but_for not in book.outstanding:
                 found.append(book)
         for book in found:
@@ -121,14 +122,14 @@ class Hunger:
             return
         self._queued_as[book.number] = count
         if len(self._queue) > 4 * len(self._books) + _FEW:  # most entries are old, and nobody has met them
-            self._queue = [(count, number) for number, count in self._queued_as.items()]
+            self._queue = [(self._books[one].is_far, count, one) for one, count in self._queued_as.items()]
             heapq.heapify(self._queue)
             return  # it is among them
-        heapq.heappush(self._queue, (count, book.number))
+        heapq.heappush(self._queue, (book.is_far, count, book.number))
 
     def _first(self) -> Book | None:
         while self._queue:
-            count, number = self._queue[0]
+            _, count, number = self._queue[0]
             book = self._books[number]
             if self._queued_as.get(number) == count:
                 if book.takes_orders:

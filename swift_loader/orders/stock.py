@@ -3,7 +3,8 @@
 What holds new tickets back, apart from the want of a free slot:
 - so many are merged or on their way that workers stay busy until `data_queue_size` batches wait for the consumer, or
   fewer where that was not given and batches are large;
-- a worker has `max_buffer_size` parcels waiting to be merged, on top of the orders it has.
+- a worker has `max_buffer_size` parcels waiting to be merged, on top of the orders it has;
+- a worker elsewhere waits while those here keep half of what is to be ready.
 """
 
 from __future__ import annotations
@@ -34,8 +35,10 @@ _QUEUED_NBYTES = 4 << 20
 class Stock:
     """What one consumer's workers have made or are to make, counted; and whether that is enough."""
 
-    def __init__(self, config: LoaderConfig) -> None:
+    def __init__(self, config: LoaderConfig, *, has_near: bool = True) -> None:
         self._config = config
+        self._has_near = has_near
+        """Some of the workers are here."""
         self.ready_count = 0
         """Merged deliveries that the consumer has not taken."""
         self.ordered_count = 0
@@ -96,6 +99,10 @@ class Stock:
             return False
         # Where others have more orders than they should, since they were quick once, one that has none gets its own.
         return bool(book.outstanding) or self.ready_count >= self.ready_most
+
+    def is_left_to_others(self, book: Book) -> bool:
+        """Whether a worker elsewhere makes nothing new: those here keep up, and what they make costs no network."""
+        return book.is_far and self._has_near and self.ready_count > self.ready_most // 2
 
     def is_full(self, book: Book, leased_count: int) -> bool:
         """Whether large batches together take as much memory as they may, waiting ones too. Asked if `is_short`.

@@ -74,7 +74,8 @@ class Launcher:
     def line(self, number: int, name: str, bell: LineBell) -> Line:
         """A line to a worker that is still to be started."""
         cell = self._control.cell(number)
-        line = Line(name, cell, self._timeout_s, Book(number, cell, bell, self._sites[number].width))
+        site = self._sites[number]
+        line = Line(name, cell, self._timeout_s, Book(number, cell, bell, site.width, is_far=site.is_far))
         line.inquiry.stacks = Stacks()
         self._all_stacks.append(line.inquiry.stacks)
         return line

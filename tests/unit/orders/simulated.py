@@ -53,10 +53,10 @@ class Silent:
 class Worker:
     """What a worker process does, and what it is ordered."""
 
-    def __init__(self, number):
+    def __init__(self, number, *, is_far=False):
         self.seq = 0  # the cell's word
         self.index = None  # and the other one
-        self.book = Book(number, self, Silent())
+        self.book = Book(number, self, Silent(), is_far=is_far)
         self.alive = False
         self.inbox = deque()
         self.outbox = deque()
@@ -70,7 +70,7 @@ class Worker:
 class World:
     """One consumer, its workers, its slots."""
 
-    def __init__(self, counts, slots=8, slot_nbytes=10, **settings):
+    def __init__(self, counts, slots=8, slot_nbytes=10, far=0, **settings):
         self.slot_nbytes = slot_nbytes
         self.recipe = recipe(**settings)
         self.config = self.recipe.config
@@ -78,7 +78,8 @@ class World:
         self.ledger = Ledger(1 << 40, slots)
         self.shelf = Shelf()
         self.words = memoryview(bytearray(8 * 64)).cast("Q")
-        self.workers = [Worker(number) for number in range(self.config.worker_count)]
+        near = self.config.worker_count - far
+        self.workers = [Worker(number, is_far=number >= near) for number in range(self.config.worker_count)]
         self.books = [worker.book for worker in self.workers]
         self.dispatch = Dispatch(self.recipe, self.plan, self.ledger, self.shelf, self.words, self.books)
         self.ready = deque()

@@ -178,6 +178,44 @@ def test_when_nothing_is_ready_all_begin_at_once():
     assert lines == list(world.books)
 
 
+def test_those_elsewhere_make_what_those_here_do_not_come_to():
+    world = _world(*4 * [SLOW_NS], far=2)
+    *_, far, other = world.workers
+    world.settle()
+    assert not _ordered(far)
+    assert len(world.ready) == 14
+    begun = []
+    for ready, books in _to_feed(world):
+        begun += [(ready, book.number) for book in books]
+        for book in books:
+            world.feed(world.workers[book.number])
+    assert begun == [(7, 0), (5, 1), (4, 2), (3, 3)]  # those here first
+    assert _ordered(far)
+    assert _ordered(other)
+
+
+def test_those_elsewhere_are_given_no_new_ones_while_those_here_keep_up():
+    world = _world(*2 * [SLOW_NS], far=1, message_queue_size=1)
+    near, far = world.workers
+    world.settle()
+    while len(world.ready) > 6:
+        world.take()
+        world.drop()
+    world.feed(far)
+    assert not _ordered(far)
+    world.feed(near)
+    assert _ordered(near)
+    world.take()
+    world.feed(far)
+    assert _ordered(far)
+
+
+def test_without_any_here_those_elsewhere_make_all():
+    world = _world(*2 * [SLOW_NS], far=2)
+    world.settle()
+    assert len(world.ready) == 12
+
+
 def test_nobody_is_woken_for_quick_batches_before_they_are_worth_it():
     world = _world(*4 * [FAST_NS], data_queue_size=100, message_queue_size=100)
     world.settle()

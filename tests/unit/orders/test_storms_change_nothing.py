@@ -37,6 +37,7 @@ def _world(chance):
         [chance.randint(1, 9) for _ in range(3)],
         slots=chance.randint(2, 9),
         workers=chance.randint(2, 4),
+        far=chance.randint(0, 2),
         data_queue_size=chance.randint(1, 3),
         message_queue_size=chance.randint(1, 3),
         max_buffer_size=chance.randint(0, 1),
