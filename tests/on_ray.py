@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import os
 import secrets
 import shutil
 import subprocess
 import sys
 import tempfile
+import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -140,6 +142,48 @@ def alike() -> None:
             assert "could not build the dataset: FileNotFoundError: no such place" in str(error)  # noqa: PT017
         until(lambda: not servers(), "no server")
     print("alike")
+
+
+class Unhurried(served_loaders.Rows):
+    """Takes its time, so that one worker is not enough; where it must not, the same without."""
+
+    def __init__(self) -> None:
+        super().__init__(2400)
+
+    def __getitem__(self, index: int) -> Any:
+        if "SWIFT_HURRY" not in os.environ:
+            time.sleep(0.008)
+        return super().__getitem__(index)
+
+
+def watched(workers: int, engine: Any, step_s: float) -> None:
+    """Trains for an epoch, and prints a line for each batch; then a digest of all, and the longest wait."""
+    digest, longest_s = hashlib.sha256(), 0.0
+    with made(Unhurried, workers, engine) as loader:
+        loader.start(0)
+        batches = iter(loader)
+        for step in range(len(loader)):
+            began_s = time.monotonic()
+            batch = next(batches)
+            longest_s = max(longest_s, time.monotonic() - began_s)
+            digest.update(repr(plain(batch)).encode())
+            print("batch", step, round(time.monotonic() - began_s, 3), flush=True)
+            time.sleep(step_s)
+        lost = loader.statistics().get("servers_lost", 0)
+    print("result", digest.hexdigest(), round(longest_s, 3), lost, flush=True)
+
+
+def mixed() -> None:
+    watched(1, RayEngine(workers=2, workers_per_actor=2), 0.03)
+
+
+def far_alone() -> None:
+    watched(0, RayEngine(workers=2, workers_per_actor=2), 0.0)
+
+
+def here() -> None:
+    os.environ["SWIFT_HURRY"] = "1"
+    watched(2, "local", 0.0)
 
 
 def nowhere() -> None:
