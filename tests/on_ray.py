@@ -11,6 +11,7 @@ import subprocess
 import sys
 import tempfile
 import time
+import warnings
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -184,6 +185,26 @@ def far_alone() -> None:
 def here() -> None:
     os.environ["SWIFT_HURRY"] = "1"
     watched(2, "local", 0.0)
+
+
+def short() -> None:
+    """A cluster that has no place: it is told; and an error where there are no other workers."""
+    from swift_loader.engines import ray as engine
+
+    engine._PENDING_TOLD_S = 0.5
+    with cluster(cpus=1):
+        asked = RayEngine(workers=2, workers_per_actor=2, start_timeout_s=2.0)
+        with warnings.catch_warnings(record=True) as told, made(Unhurried, 1, asked) as loader:
+            warnings.simplefilter("always")
+            loader.start(0)
+            batches = iter(loader)
+            until(lambda: next(batches) is not None and "asks for" in str([one.message for one in told]), "a note")
+        (note,) = [str(one.message) for one in told if "asks for" in str(one.message)]
+        print(note)
+        try:
+            stream(served_loaders.Rows, 0, asked)
+        except WorkerStartFailed as error:
+            print(error)
 
 
 def nowhere() -> None:

@@ -16,7 +16,6 @@ import sys
 import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any
 
 from tests.served_streams import ROOT
 
@@ -66,16 +65,19 @@ class Hosts:
         """What runs a command on one of them."""
         return ["ip", "netns", "exec", self.names[host], *words]
 
-    def start_ray(self) -> None:
-        common = ["--object-store-memory", str(100 << 20), "--disable-usage-stats", "--include-dashboard=false"]
-        head = ["--head", f"--node-ip-address={_HERE}", f"--port={_PORT}", "--num-cpus=0", *common]
-        there = [f"--address={_HERE}:{_PORT}", f"--node-ip-address={_THERE}", "--num-cpus=2", *common[:-1]]
-        for host, words in enumerate((head, there)):
-            temp = ["--temp-dir", str(self.folder / "ab"[host])] if host == 0 else []
-            subprocess.run(
-                self.words(host, [sys.executable, "-m", "ray.scripts.scripts", "start", *words, *temp]),
-                env=self.environment, cwd=ROOT, check=True, capture_output=True, timeout=_UP_S,
-            )  # fmt: skip
+    def start_head(self) -> None:
+        words = ["--head", f"--node-ip-address={_HERE}", f"--port={_PORT}", "--num-cpus=0", "--include-dashboard=false"]
+        self._start(0, [*words, f"--temp-dir={self.folder}"])
+
+    def start_there(self) -> None:
+        self._start(1, [f"--address={_HERE}:{_PORT}", f"--node-ip-address={_THERE}", "--num-cpus=2"])
+
+    def _start(self, host: int, words: Sequence[str]) -> None:
+        command = [sys.executable, "-m", "ray.scripts.scripts", "start", *words, f"--object-store-memory={100 << 20}"]
+        subprocess.run(
+            self.words(host, command),
+            env=self.environment, cwd=ROOT, check=True, capture_output=True, timeout=_UP_S,
+        )  # fmt: skip
 
     def cut(self) -> None:
         """Nothing goes between them any more."""
@@ -85,13 +87,14 @@ class Hosts:
         ip("-n", self.names[1], "link", "set", self.links[1], "up")
 
     def pids(self, host: int, word: str = "") -> list[int]:
-        """The processes there, or those with this in their command or name."""
-        done = subprocess.run(["ip", "netns", "pids", self.names[host]], capture_output=True, text=True, timeout=10)
+        """The processes there, or those whose command or name begins with this."""
+        words = ["ip", "netns", "pids", self.names[host]]
+        done = subprocess.run(words, check=False, capture_output=True, text=True, timeout=10)
         found = []
         for pid in map(int, done.stdout.split()):
             with contextlib.suppress(OSError):
-                command = Path(f"/proc/{pid}/cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")
-                if word in command or word in Path(f"/proc/{pid}/comm").read_text():
+                command = Path(f"/proc/{pid}/cmdline").read_bytes().decode(errors="replace")
+                if command.startswith(word) or Path(f"/proc/{pid}/comm").read_text().startswith(word):
                     found.append(pid)
         return found
 
@@ -114,11 +117,13 @@ class Hosts:
 
 
 @contextlib.contextmanager
-def two_hosts(folder: Path) -> Iterator[Hosts]:
+def two_hosts(folder: Path, *, both: bool = True) -> Iterator[Hosts]:
     hosts = Hosts(folder)
     try:
         hosts.make()
-        hosts.start_ray()
+        hosts.start_head()
+        if both:
+            hosts.start_there()
         yield hosts
     finally:
         hosts.end()

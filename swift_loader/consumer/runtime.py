@@ -46,6 +46,7 @@ from swift_loader.plan.plan import Plan
 from swift_loader.plan.position import Position, Setting, State
 from swift_loader.plan.runs import Runs
 from swift_loader.pool.failures import place_of
+from swift_loader.pool.process import servers_at
 from swift_loader.pool.reuse import with_memory
 from swift_loader.telemetry import Measured, Moments, rank_table, report
 from swift_loader.telemetry.ranges import profiled
@@ -88,14 +89,14 @@ class Runtime:
         recipe, self._memory = with_memory(recipe)
         is_inline = recipe.config.is_inline
         sites = [] if is_inline else sites_for(recipe)
-        recipe = recipe.with_workers(sum(site.lines * site.width for site in sites))
+        recipe = recipe.with_workers(sum(site.lines for site in sites))
         config = recipe.config
         self.pid = os.getpid()
         self.course = Course(recipe.consumer)
         self._left_out = LeftOut(config.max_skipped, recipe.consumer)
         self.recipe = recipe
         self._stage = stage
-        self._witness = Witness(recipe, starves)
+        self._witness = Witness(recipe, starves, servers_at(sites))
         self._supply = Supply(recipe.dataset)
         self.flight = FlightRecorder(recipe)
         self.looks = recipe.config.measures

@@ -24,17 +24,16 @@ from swift_loader.telemetry.summary import Summary
 from swift_loader.telemetry.surroundings import Moment, Surroundings
 from swift_loader.telemetry.verdict import verdict
 from swift_loader.wire.recipe import Recipe
-from swift_loader.wire.remote_samples import servers_of
 
 
 class Witness:
     """What one consumer keeps of what it sees. Looks on at the pool too: see `swift_loader.pool.view.Onlooker`."""
 
-    def __init__(self, recipe: Recipe, starves: str = "consumer") -> None:
+    def __init__(self, recipe: Recipe, starves: str = "consumer", servers: Mapping[int, str] | None = None) -> None:
         self._recipe = recipe
         self._starves = starves
         """What waits where data is late, as a report calls it."""
-        self._servers = servers_of(recipe.dataset, recipe.config.worker_count)
+        self._servers = servers or {}
         """Which of the workers are servers, and where."""
         self._spec: BatchSpec | None = None
         """How the last batch lay in memory."""

@@ -28,14 +28,18 @@ def sites_for(recipe: Recipe) -> list[Site]:
     from swift_loader.pool.process import Site  # noqa: PLC0415
 
     config = recipe.config
-    width = recipe.dataset.width if isinstance(recipe.dataset, RemoteSamples) else 1
-    local = [Site(LocalEngine(recipe, config.start_method), config.worker_count, width)] if config.worker_count else []
+    lines, dataset = config.worker_count, recipe.dataset
+    local = [Site(LocalEngine(recipe, config.start_method), lines)] if lines else []
+    if isinstance(dataset, RemoteSamples):
+        servers = tuple(dataset.server_of(line) for line in range(lines))
+        local = [local[0]._replace(width=dataset.width, servers=servers)]
     if config.engine == "local":
         return local
     from swift_loader.engines.ray import RayWorkers  # noqa: PLC0415 - ray is an extra
 
     cluster = RayWorkers(recipe, config.engine)
-    return [*local, *(Site(cluster, 1, width, is_far=True) for width in cluster.widths)]
+    actors = zip(cluster.widths, cluster.names, strict=True)
+    return [*local, *(Site(cluster, 1, width, is_far=True, servers=(name,)) for width, name in actors)]
 
 
 def begin_early(config: LoaderConfig, dataset_class: Any) -> None:

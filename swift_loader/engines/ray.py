@@ -91,6 +91,7 @@ class RayWorkers:
     def __init__(self, recipe: Recipe, asked: RayEngine) -> None:
         _connect(asked.address)
         self.widths = _widths(asked, recipe.config.consumer_count)
+        self.names = [f"swift-c{recipe.consumer}g{number}" for number in range(len(self.widths))]
         self._asked = asked
         self._recipe = recipe
         self._job_key = new_key()
@@ -142,8 +143,7 @@ class RayWorkers:
         _disconnect()
 
     def _created(self, number: int, width: int) -> _Actor:
-        asked, consumer = self._asked, self._recipe.consumer
-        name = f"swift-c{consumer}g{number}"
+        asked, name = self._asked, self.names[number]
         placing = Placing("", asked.ports, width, self._job_key, self._loader, Surroundings.here(), keeps_folder=False)
         options: dict[str, Any] = {
             "num_cpus": width, "resources": dict(asked.resources or {}), "scheduling_strategy": asked.strategy(number),

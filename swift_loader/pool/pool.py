@@ -20,12 +20,12 @@ from swift_loader.pool.budget import slots_allowed
 from swift_loader.pool.calls import Calls, LineBell
 from swift_loader.pool.lights import CLOSED_AT_START, Lights
 from swift_loader.pool.notes import Notes
+from swift_loader.pool.process import servers_at
 from swift_loader.pool.reuse import ground_of, kept_statistics
 from swift_loader.pool.starter import Launcher, Starter
 from swift_loader.pool.supervisor import Supervisor
 from swift_loader.pool.telecom import Telecom
 from swift_loader.pool.view import Onlooker, View
-from swift_loader.wire.remote_samples import RemoteSamples, servers_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -48,12 +48,13 @@ class Pool:
     """The workers of one consumer. See `swift_loader.consumer.source.Source` for who calls what when."""
 
     def __init__(self, recipe: Recipe, sites: Sequence[Site], memory_budget: int, onlooker: Onlooker) -> None:
+        # A server's own stock is ahead already; that of workers which are this loader's alone is this one.
+        recipe = recipe.with_workers(sum(site.lines * (site.width if site.is_far else 1) for site in sites))
         config = recipe.config
         line_count = sum(site.lines for site in sites)
         most_slots = slots_allowed(config.worker_count)
         self._recipe = recipe
         self._config = config
-        self._is_remote = isinstance(recipe.dataset, RemoteSamples)
         self._notes = Notes()
         self._lights = lights = Lights(self._put_out)
         ground = ground_of(recipe, self._notes.put)
@@ -73,8 +74,8 @@ class Pool:
         ]
         self._servants: list[Starter | Telecom] = [starter, *self._telecoms]
         self._telecoms[0].listen_to(self._exchange.returns.bell)
-        servers = servers_of(recipe.dataset, line_count)
-        self.view = View(self._lines, self._exchange, self._launcher.control_fd, servers)
+        self._servers = servers_at(sites)
+        self.view = View(self._lines, self._exchange, self._launcher.control_fd, self._servers)
 
     # Starting ---------------------------------------------------------------------------------------------------
 
@@ -220,7 +221,7 @@ class Pool:
     def statistics(self) -> dict[str, float]:
         """Slots, counted, workers that had grown too large, and what was kept."""
         kept = kept_statistics(self._config, [line.cell for line in self._lines])
-        servers = {"servers_lost": self._supervisor.reconnected} if self._is_remote else {}
+        servers = {"servers_lost": self._supervisor.reconnected} if self._servers else {}
         return {**self._exchange.statistics(), "workers_recycled": self._supervisor.recycled, **servers, **kept}
 
     # Closing ----------------------------------------------------------------------------------------------------

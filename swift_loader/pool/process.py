@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, NamedTuple, Protocol, TypeAlias
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from swift_loader.wire.channel import Channel
     from swift_loader.wire.messages import Setup
 
@@ -99,3 +98,11 @@ class Site(NamedTuple):
     """So many workers stand behind each line: more than one where what the line leads to has workers of its own."""
     is_far: bool = False
     """They are on other machines, and make what those here do not come to."""
+    servers: tuple[str, ...] = ()
+    """What each of the lines leads to, where that is a server."""
+
+
+def servers_at(sites: Sequence[Site]) -> dict[int, str]:
+    """Which of a pool's lines lead to servers, and to which."""
+    names = [name for site in sites for name in site.servers or [""] * site.lines]
+    return {number: name for number, name in enumerate(names) if name}

@@ -44,10 +44,3 @@ class RemoteSamples:
             f"sample {index} lies at {place}: a loader that is connected to servers has no samples here. "
             "A batch is made again (replay) where the dataset is"
         )
-
-
-def servers_of(dataset: Any, worker_count: int) -> dict[int, str]:
-    """Which of a loader's workers stand for servers, and for which."""
-    if not isinstance(dataset, RemoteSamples):
-        return {}
-    return {worker: dataset.server_of(worker) for worker in range(worker_count)}

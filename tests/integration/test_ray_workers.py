@@ -16,6 +16,16 @@ def test_workers_on_a_cluster_give_what_workers_here_give():
 
 
 @pytest.mark.slow
+def test_a_cluster_without_room_is_told_and_workers_here_go_on():
+    note, error = on_ray.run("short").splitlines()
+    for text in (note, error):
+        assert "the Ray actor swift-c0g0 has waited" in text
+        assert "it asks for {'CPU': 2}; there are {'CPU': 1} in all, of which {'CPU': 1} are free" in text
+    assert note.endswith("It is used as soon as it has one")
+    assert error.startswith("swift-worker-c0w0 could not be started: ")
+
+
+@pytest.mark.slow
 def test_without_a_cluster_it_is_said_how_to_have_one():
     assert "Start one (ray start --head), call ray.init()" in on_ray.run("nowhere")
 

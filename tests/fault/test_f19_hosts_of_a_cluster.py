@@ -5,6 +5,7 @@ Both are network namespaces of this machine, with a real link between them, so t
 
 from __future__ import annotations
 
+import contextlib
 import shutil
 import subprocess
 import sys
@@ -21,10 +22,7 @@ from tests import on_ray
 from tests.served_streams import ROOT
 from tests.two_hosts import Hosts, can_be_made, two_hosts
 
-pytestmark = [
-    pytest.mark.slow,
-    pytest.mark.skipif(not can_be_made(), reason="network namespaces need root and iproute2"),
-]
+pytestmark = pytest.mark.skipif(not can_be_made(), reason="network namespaces need root and iproute2")
 #: What is promised where other workers live. The bound is the consumer's own: 3 s of silence are waited for, and what
 #: else it takes is a fraction of a second.
 LONGEST_WAIT_S = 3.5
@@ -37,11 +35,11 @@ class Result(NamedTuple):
     lost: int
 
 
-@pytest.fixture
-def hosts() -> Iterator[Hosts]:
+@pytest.fixture(params=[True])
+def hosts(request: pytest.FixtureRequest) -> Iterator[Hosts]:
     folder = tempfile.mkdtemp(prefix="ray-")
     try:
-        with two_hosts(Path(folder)) as both:
+        with two_hosts(Path(folder), both=request.param) as both:
             yield both
     finally:
         shutil.rmtree(folder, ignore_errors=True)
@@ -57,29 +55,30 @@ def trained(hosts: Hosts, case: str, at: int, do: Callable[[], None]) -> Result:
     words = hosts.words(0, [sys.executable, "-W", "ignore", "-m", "tests.on_ray", case])
     doing = threading.Thread(target=do)
     lines = []
-    with subprocess.Popen(words, env=hosts.environment, cwd=ROOT, stdout=subprocess.PIPE, text=True) as trainer:
-        try:
-            for line in trainer.stdout:
-                lines.append(line)
-                if line.startswith(f"batch {at} "):
-                    doing.start()
-            assert trainer.wait(30) == 0, "".join(lines[-5:])
-        finally:
-            trainer.kill()
-            if doing.ident is not None:
-                doing.join(30)
+    with (
+        subprocess.Popen(words, env=hosts.environment, cwd=ROOT, stdout=subprocess.PIPE, text=True) as trainer,
+        contextlib.ExitStack() as undone,
+    ):
+        undone.callback(trainer.kill)
+        for line in trainer.stdout:
+            lines.append(line)
+            if line.startswith(f"batch {at} "):
+                doing.start()
+                undone.callback(doing.join, 30)
+        assert trainer.wait(30) == 0, "".join(lines[-5:])
     _, digest, longest, lost = lines[-1].split()
-    print(lines[-1])
     return Result(digest, float(longest), int(lost))
 
 
-def test_a_host_that_is_lost(hosts: Hosts, expected: str):
+@pytest.mark.soak
+def test_f19_a_host_that_is_lost(hosts: Hosts, expected: str):
     result = trained(hosts, "mixed", 60, lambda: hosts.kill(1))
     assert result.digest == expected
     assert result.longest_wait_s <= LONGEST_WAIT_S
 
 
-def test_a_link_that_is_cut_for_twelve_seconds(hosts: Hosts, expected: str):
+@pytest.mark.slow
+def test_f19_a_link_that_is_cut_for_twelve_seconds(hosts: Hosts, expected: str):
     def cut() -> None:
         hosts.cut()
         time.sleep(12.0)
@@ -91,7 +90,8 @@ def test_a_link_that_is_cut_for_twelve_seconds(hosts: Hosts, expected: str):
     assert result.lost >= 1
 
 
-def test_an_actor_that_is_killed_every_four_seconds(hosts: Hosts, expected: str):
+@pytest.mark.soak
+def test_f19_an_actor_that_is_killed_every_four_seconds(hosts: Hosts, expected: str):
     def kill() -> None:
         for _ in range(3):
             hosts.kill(1, ACTOR)
@@ -103,19 +103,37 @@ def test_an_actor_that_is_killed_every_four_seconds(hosts: Hosts, expected: str)
     assert result.lost >= 2
 
 
-def test_an_actor_that_is_killed_where_there_are_no_others(hosts: Hosts, expected: str):
+@pytest.mark.soak
+def test_f19_an_actor_that_is_killed_where_there_are_no_others(hosts: Hosts, expected: str):
     result = trained(hosts, "far_alone", 60, lambda: hosts.kill(1, ACTOR))
     assert result.digest == expected
     assert result.lost >= 1
 
 
-def test_a_head_that_is_lost(hosts: Hosts, expected: str):
+@pytest.mark.soak
+@pytest.mark.parametrize("hosts", [False], indirect=True)
+def test_f19_a_host_that_comes_in_the_middle_of_an_epoch_and_goes(hosts: Hosts, expected: str):
+    def come_and_go() -> None:
+        hosts.start_there()
+        time.sleep(5.0)
+        hosts.kill(1)
+
+    result = trained(hosts, "mixed", 30, come_and_go)
+    assert result.digest == expected
+    assert result.longest_wait_s <= LONGEST_WAIT_S
+    assert result.lost >= 1  # so it was there
+
+
+@pytest.mark.soak
+def test_f19_a_head_that_is_lost(hosts: Hosts, expected: str):
+    assert hosts.pids(0, HEAD)
     result = trained(hosts, "mixed", 60, lambda: hosts.kill(0, HEAD))
     assert result.digest == expected
     assert result.longest_wait_s <= LONGEST_WAIT_S
 
 
-def test_a_trainer_that_is_killed_leaves_nothing(hosts: Hosts):
+@pytest.mark.slow
+def test_f19_a_trainer_that_is_killed_leaves_nothing(hosts: Hosts):
     words = hosts.words(0, [sys.executable, "-W", "ignore", "-m", "tests.on_ray", "mixed"])
     with subprocess.Popen(words, env=hosts.environment, cwd=ROOT, stdout=subprocess.PIPE, text=True) as trainer:
         while not trainer.stdout.readline().startswith("batch 60 "):
