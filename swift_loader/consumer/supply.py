@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from swift_loader.errors import SwiftLoaderError
+from swift_loader.host.warn import warn_user
 
 #: What of it is told, by the names of `statistics()`.
 _TOLD = (
@@ -24,6 +25,7 @@ class Supply:
         self._ask: Callable[[], Mapping[str, Any] | None] | None = ask if callable(ask) else None
         self._before: Mapping[str, float] = {}
         self._last: dict[str, float] = {}
+        self._warned: set[str] = set()
 
     def begin(self) -> None:
         """What was fetched before was for others: all trainings of a host share what fetches."""
@@ -47,4 +49,8 @@ class Supply:
             said = self._ask() or {}
         except (SwiftLoaderError, OSError):  # what only looks on breaks nothing
             return {}
+        warning = said.get("warning")
+        if warning and warning not in self._warned:
+            self._warned.add(warning)
+            warn_user(f"cache: {warning}")
         return {name: float(said[name]) for name in _TOLD if isinstance(said.get(name), int | float)}

@@ -12,6 +12,7 @@ import errno
 import fcntl
 import os
 import secrets
+import stat
 from contextlib import suppress
 from hashlib import blake2b
 from pathlib import Path
@@ -55,27 +56,33 @@ class Kept:
 
     def _opened(self) -> bool:
         """Looks what there is; whether this process may add to it: one at a time does."""
+        drafts = []
         try:
             self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-            if self._folder.stat().st_uid != os.geteuid():
-                raise PermissionError(errno.EPERM, "it is another user's")
-            self._lock = os.open(self._folder / ".writer", flags("O_RDWR", "O_CREAT", "O_CLOEXEC", "O_NOFOLLOW"), 0o600)
-            may_write = True
-            try:
-                fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError:
-                may_write = False
+            about = self._folder.lstat()  # what another user has planted there leads elsewhere
+            if not stat.S_ISDIR(about.st_mode) or about.st_uid != os.geteuid():
+                raise PermissionError(errno.EPERM, "it is another user's, or no folder")
             for entry in os.scandir(self._folder):
-                if may_write and entry.name.endswith(_DRAFT):
-                    Path(entry.path).unlink()  # of a fetcher that was killed
+                if entry.name.endswith(_DRAFT):
+                    drafts.append(entry.path)
                 elif entry.name.endswith(_ENDING) and entry.is_file(follow_symlinks=False):
                     self._files[entry.name] = entry.stat(follow_symlinks=False).st_size
         except OSError as error:
             self._warn(f"nothing is kept in {self._folder}: {error.strerror}")
-            may_write = False
-        self._nbytes = sum(self._files.values())
-        self._counts.kept_nbytes = self._nbytes
-        return may_write
+            return False
+        finally:
+            self._nbytes = self._counts.kept_nbytes = sum(self._files.values())
+        try:
+            self._lock = os.open(self._folder / ".writer", flags("O_RDWR", "O_CREAT", "O_CLOEXEC", "O_NOFOLLOW"), 0o600)
+            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            for path in drafts:
+                Path(path).unlink()  # of a fetcher that was killed
+        except BlockingIOError:
+            return False
+        except OSError as error:
+            self._warn(f"nothing more is kept in {self._folder}: {error.strerror}; what is there is used")
+            return False
+        return True
 
     async def load(self, of: ShardSet, shard: int, begin: int, end: int) -> Any:
         """A run, if it is kept and whole."""
