@@ -192,9 +192,11 @@ class Ahead:
 
     async def _brought(self, follower: Follower, wanted: Wanted) -> None:
         of = follower.of
-        samples = wanted.first, wanted.samples
-        # Lanes cut runs in each epoch elsewhere. What stays has to be the same in all of them.
-        shard, begin, end = await of.range_of(*(of.whole_run(*samples) if self._holdings.stays(of) else samples))
+        sample, count = wanted.first, wanted.samples
+        if self._holdings.kept is not None or self._holdings.stays(of):
+            # Lanes cut runs in each epoch elsewhere. What stays has to be the same in all of them.
+            sample, count = of.whole_run(sample, count)
+        shard, begin, end = await of.range_of(sample, count)
         if end <= begin:
             return
         one = self._holdings.find(of.key(shard), begin, end)

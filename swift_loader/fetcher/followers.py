@@ -17,6 +17,8 @@ from swift_loader.plan.epoch_lanes import Need
 _BEHIND_STEPS, _SILENT_S = 64, 5.0
 #: The next epoch is asked for when so many stretches of this one are still to come.
 _LEFT = 64
+#: So many steps before the end of what was told, more is asked for.
+_NEAR_STEPS = 20
 #: Workers make batches of the next epoch before anybody has asked for one: so many, and two each; of few, a part.
 _MADE_AHEAD, _PART_OF_EPOCH = 12, 4
 
@@ -35,37 +37,39 @@ class Wanted(NamedTuple):
 
 
 class Course:
-    """What a follower needs in one epoch, and what of it was taken up."""
+    """What a follower needs in one epoch, and what of it was taken up. Stretches keep their numbers."""
 
-    def __init__(self, need: Need) -> None:
-        self.need = need
-        self.taken = np.zeros(len(need.first), bool)
+    def __init__(self, need: Need, taken: Any = None, base: int = 0) -> None:
+        self._need, self._base = need, base
+        self._taken = np.zeros(len(need.first), bool) if taken is None else taken
         self._by_first = np.argsort(need.first, kind="stable")
         self._firsts = need.first[self._by_first]
         self._at = 0
         self._open_nbytes: float | None = None
+        self.steps = int(need.last_step.max(initial=-1)) + 1
+        """As far as is known."""
 
     def open_nbytes(self, of: ShardSet) -> float:
         """The most that must be there at once so that nothing is fetched twice."""
         if self._open_nbytes is None:
-            need = self.need
+            need = self._need
             shards = np.searchsorted(of.catalog.bounds, need.first, "right") - 1
             sizes = need.size * of.sample_nbytes[shards]
-            change = np.bincount(need.first_step, sizes, int(need.last_step.max(initial=0)) + 2)
+            change = np.bincount(need.first_step, sizes, self.steps + 1)
             change -= np.bincount(need.last_step + 1, sizes, len(change))
-            self._open_nbytes = float(np.cumsum(change).max())
+            self._open_nbytes = float(np.cumsum(change).max(initial=0))
         return self._open_nbytes
 
     @property
     def left(self) -> int:
         """How many of its stretches were not come to yet."""
-        return len(self.taken) - self._at
+        return len(self._taken) - self._at
 
     def next(self, step: int) -> int | None:
         """The one that is needed first, by a step from this one on, of those that were not taken up."""
-        while self._at < len(self.taken) and (self.taken[self._at] or int(self.need.last_step[self._at]) < step):
+        while self._at < len(self._taken) and (self._taken[self._at] or int(self._need.last_step[self._at]) < step):
             self._at += 1
-        return self._at if self.left else None
+        return self._base + self._at if self.left else None
 
     def of(self, sample: int) -> int | None:
         """The one that a sample is in."""
@@ -73,16 +77,26 @@ class Course:
         if place < 0:
             return None
         number = int(self._by_first[place])
-        return number if sample < int(self.need.first[number] + self.need.size[number]) else None
+        return self._base + number if sample < int(self._need.first[number] + self._need.size[number]) else None
+
+    def stretch(self, number: int) -> tuple[int, ...]:
+        """Its first sample, how many there are, and the first and the last step that needs it."""
+        return tuple(int(column[number - self._base]) for column in self._need)
 
     def take(self, number: int) -> None:
         """It is taken up."""
-        self.taken[number] = True
+        self._taken[number - self._base] = True
+
+    def is_taken(self, number: int) -> bool:
+        """Whether it was."""
+        return bool(self._taken[number - self._base])
 
     def with_more(self, need: Need) -> Course:
-        """With what is needed besides."""
-        rest = ~self.taken
-        return Course(Need(*(np.concatenate((old[rest], new)) for old, new in zip(self.need, need, strict=True))))
+        """With what is needed besides, later; without those at its beginning that were come to."""
+        old = [column[self._at :] for column in self._need]
+        taken = np.concatenate((self._taken[self._at :], np.zeros(len(need.first), bool)))
+        more = Need(*(np.concatenate(columns) for columns in zip(old, need, strict=True)))
+        return Course(more, taken, self._base + self._at)
 
 
 @dataclass(eq=False)
@@ -93,6 +107,10 @@ class Follower:
     name: Any
     courses: dict[int, Course] = field(default_factory=dict)
     """Of each epoch that it has told of."""
+    until: dict[int, int] = field(default_factory=dict)
+    """Of plans that know of no runs: up to which step of each epoch."""
+    asked_for: set[int] = field(default_factory=set)
+    """The step from which on one of its workers was asked to tell more."""
     steps: dict[Any, tuple[Step, float]] = field(default_factory=dict)
     """Where each connection is, and since when."""
     is_too_much: bool = False
@@ -112,8 +130,7 @@ class Follower:
             self.begun_epoch = step[0]
         course = self.courses.get(step[0])
         if step[0] > self.begun_epoch and course is not None and not self.goes_on:
-            steps = int(course.need.last_step.max(initial=0)) + 1
-            self.goes_on = step[1] >= min(_MADE_AHEAD + 2 * len(self.steps), steps // _PART_OF_EPOCH)
+            self.goes_on = step[1] >= min(_MADE_AHEAD + 2 * len(self.steps), course.steps // _PART_OF_EPOCH)
 
     def is_sure(self, epoch: int) -> bool:
         """Whether that epoch will be gone through: first batches are made by a loader that may be at its end."""
@@ -137,23 +154,31 @@ class Follower:
             default=front,
         )
 
-    def told(self, epoch: int, need: Need, *, more: bool) -> None:
-        """It needs that; ``more``: besides what it has told of the epoch before."""
+    def told(self, epoch: int, need: Need, until: int | None) -> None:
+        """It needs that, in all of an epoch, or in its steps before ``until``; several processes tell the same."""
         before = self.courses.get(epoch)
         if before is None:
             self.courses[epoch] = Course(need)
-        elif more:
+        elif until is not None and until > self.until.get(epoch, 0):
             self.courses[epoch] = before.with_more(need)
+        if until is not None:
+            self.until[epoch] = max(until, self.until.get(epoch, 0))
 
-    def missing_epochs(self) -> list[int]:
-        """The epochs of which it should tell what it needs."""
-        epoch = self.front[0]
+    def missing(self) -> dict[str, Any]:
+        """What it should tell: of which epochs, or from which step of this one on."""
+        epoch, step = self.front
         for old in [known for known in self.courses if known < self.low[0]]:
             del self.courses[old]
+            self.until.pop(old, None)
         if epoch not in self.courses:
-            return [epoch]
+            return {"tell": [epoch]}
+        until = self.until.get(epoch)
+        if until is not None:
+            is_near = step + _NEAR_STEPS >= until and until not in self.asked_for
+            self.asked_for = {until} if is_near else self.asked_for
+            return {"steps": [epoch, until]} if is_near else {}
         is_near = self.goes_on and self.courses[epoch].left <= _LEFT
-        return [epoch + 1] if is_near and epoch + 1 not in self.courses else []
+        return {"tell": [epoch + 1]} if is_near and epoch + 1 not in self.courses else {}
 
     def next(self) -> Wanted | None:
         """What is needed first of what was not taken up yet."""
@@ -175,14 +200,14 @@ class Follower:
 
     def is_taken(self, wanted: Wanted) -> bool:
         """Whether it was taken up."""
-        return bool(self.courses[wanted.epoch].taken[wanted.number])
+        return self.courses[wanted.epoch].is_taken(wanted.number)
 
     def _wanted(self, when: int, number: int) -> Wanted:
         epoch, step = self.front
-        first, size, first_step, last_step = (int(column[number]) for column in self.courses[when].need)
+        first, size, first_step, last_step = self.courses[when].stretch(number)
         due = first_step - step
         if when != epoch and epoch in self.courses:
-            due += int(self.courses[epoch].need.last_step.max(initial=0)) + 1
+            due += self.courses[epoch].steps
         return Wanted(due, when, number, first, size, first_step, last_step)
 
     def take(self, wanted: Wanted) -> None:

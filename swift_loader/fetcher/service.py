@@ -180,13 +180,13 @@ class Service:
         follower.is_at(connection, (epoch, step))
         self._holdings.passed(follower, follower.low)
         self._ahead.look()
-        return {"tell": follower.missing_epochs()}
+        return follower.missing()
 
     async def _need(self, connection: Connection, words: dict[str, Any], message: Message) -> dict[str, Any]:  # noqa: ARG002 - as all
-        number, name, epoch, more = words["need"]
+        number, name, epoch, until = words["need"]
         follower = self._follower(number, name)
         columns = np.frombuffer(message.data(), np.int64).reshape(4, -1)
-        follower.told(epoch, Need(*columns), more=more)
+        follower.told(epoch, Need(*columns), until)
         self._ahead.look()
         self._ahead.weigh()
         return {}

@@ -16,6 +16,7 @@ from swift_loader.shards.catalog import Catalog, Kind, Shard
 from swift_loader.shards.spans import span
 from swift_loader.shards.table import Table
 from swift_loader.shards.tar import BLOCK
+from swift_loader.shards.upcoming import WHOLE_SHARE
 from swift_loader.stores import answers
 
 if TYPE_CHECKING:
@@ -93,11 +94,11 @@ class ShardSet:
         return np.cumsum(extents(rows["count"], rows["object_nbytes"]))
 
     def whole_run(self, first: int, count: int) -> tuple[int, int]:
-        """The run that these samples are in: its first one, and how many; the same, if they are in several."""
+        """The run that these samples are in: its first one, and how many; or the same, if they are little of it."""
         run = int(np.searchsorted(self._run_ends, first, "right"))
-        end = int(self._run_ends[run])
-        begin = int(self._run_ends[run - 1]) if run else 0
-        return (begin, end - begin) if first + count <= end else (first, count)
+        begin, end = int(self._run_ends[run - 1]) if run else 0, int(self._run_ends[run])
+        is_much = first + count <= end and count >= WHOLE_SHARE * (end - begin)
+        return (begin, end - begin) if is_much else (first, count)
 
     async def range_of(self, first: int, count: int) -> tuple[int, int, int]:
         """The shard that these samples are in, and where they begin and end there."""

@@ -18,6 +18,7 @@ from swift_loader.shards.numbering import place
 from swift_loader.shards.reading import Reading
 from swift_loader.shards.selection import Selection
 from swift_loader.shards.sets import Elsewhere, open_set
+from swift_loader.shards.upcoming import PlanOfSome
 from swift_loader.shards.wishes import Wishes, decoder_in_tars
 from swift_loader.stores.fetched import checked_options
 
@@ -105,9 +106,18 @@ class ShardDataset:
         other._wish()
         return other
 
-    def follow(self, plan: Any, consumer: int) -> None:
-        """Says which plan's steps will be made here, for which consumer: then what they need is fetched ahead."""
-        self._reading.follow(plan, consumer)
+    #: Whether `follow` takes the indices of some samples, which a Subset of torch's is asked for.
+    follows_parts = True
+
+    def follow(self, plan: Any, consumer: int, indices: Sequence[int] | NDArray[np.int64] | None = None) -> None:
+        """Says which plan's steps will be made here, for which consumer: then what they need is fetched ahead.
+
+        Args:
+            plan: It knows which samples make which batch.
+            consumer: Whose batches.
+            indices: Of the samples that the plan is of; None: all of them.
+        """
+        self._reading.follow(plan if indices is None else PlanOfSome(plan, indices, self.catalog), consumer)
 
     def turn_to(self, epoch: int, step: int) -> None:
         """A batch of that plan is begun here."""

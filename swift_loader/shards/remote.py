@@ -20,6 +20,7 @@ from swift_loader.shards.catalog import Catalog, Kind
 from swift_loader.shards.spans import spans
 from swift_loader.shards.table import Table
 from swift_loader.shards.tar import BLOCK
+from swift_loader.shards.upcoming import need_of_steps
 from swift_loader.stores.fetched import Fetched
 from swift_loader.stores.link import Link
 from swift_loader.stores.messages import in_memory
@@ -29,12 +30,15 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from swift_loader.host.mapping import Bytes
+    from swift_loader.plan.epoch_lanes import Need
     from swift_loader.shards.opened import OpenShard
     from swift_loader.shards.sets import OpenedSet
 
 #: A stretch is asked for again when it was taken away while it was copied; not for ever.
 _TIMES = 64
 _WANTED = "wanted"
+#: Of a plan without runs so many steps are told at a time.
+_STEPS = 32
 
 
 class RemoteSet:
@@ -213,14 +217,26 @@ class Following:
             message.close()
             link.told.add(("epoch", name, epoch))
         for wanted in answer.get("tell", ()):
-            self._tell_need(link, name, wanted)
+            self._tell_need(link, name, wanted, step if wanted == epoch else 0)
+        if "steps" in answer:
+            self._tell_steps(link, name, *answer["steps"])
 
-    def _tell_need(self, link: Link, name: str, epoch: int) -> None:
+    def _tell_need(self, link: Link, name: str, epoch: int, step: int) -> None:
         need = self._plan.need(epoch, self._consumer) if hasattr(self._plan, "need") else None
         if need is None:
-            return
+            self._tell_steps(link, name, epoch, step)
+        else:
+            self._tell(link, {"need": [self._of.number, name, epoch, None]}, need)
+
+    def _tell_steps(self, link: Link, name: str, epoch: int, step: int) -> None:
+        """Of plans that know of no runs, what some steps need: more is told when these are gone through."""
+        batches = self._plan.indices(epoch, self._consumer, step, _STEPS)
+        need = need_of_steps(batches, step, self._of.catalog)
+        self._tell(link, {"need": [self._of.number, name, epoch, step + _STEPS]}, need)
+
+    def _tell(self, link: Link, words: dict[str, Any], need: Need) -> None:
         fd = in_memory(np.stack(need).astype(np.int64).tobytes())
         try:
-            link.ask({"need": [self._of.number, name, epoch, False]}, [fd]).close()
+            link.ask(words, [fd]).close()
         finally:
             os.close(fd)

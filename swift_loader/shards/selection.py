@@ -39,6 +39,14 @@ class Selection:
         read_into = self.dataset.read_into
         return lambda indices, rows: read_into(self._of(indices), rows)
 
+    def follow(self, plan: Any, consumer: int) -> None:
+        """As `ShardDataset.follow`."""
+        self.dataset.follow(plan, consumer, self.indices)
+
+    def turn_to(self, epoch: int, step: int) -> None:
+        """As `ShardDataset.turn_to`."""
+        self.dataset.turn_to(epoch, step)
+
     def store_statistics(self) -> dict[str, Any] | None:
         """As `ShardDataset.statistics`."""
         return self.dataset.statistics()

@@ -51,13 +51,15 @@ def have_follow(dataset: Any, plan: Any, consumer: int) -> None:
     follow = getattr(part, "follow", None)
     if callable(follow):
         follow(plan, consumer)
+    elif (within := _subset_of(part)) is not None:
+        within.follow(plan, consumer, part.indices)
 
 
 def turn_to_of(dataset: Any) -> Callable[[int, int], object] | None:
     """Tells the user's dataset, and what a `Cached` does afresh, of each step; None where neither wants to know."""
     stands_in_front = _is(dataset, "kept", "Kept") or _is(dataset, "repeated", "Repeated")
     parts = (dataset.dataset, dataset.then) if stands_in_front else Cached.apart(dataset)
-    told = [turn_to for part in parts if callable(turn_to := getattr(part, "turn_to", None))]
+    told = [turn_to for part in parts if callable(turn_to := getattr(_subset_of(part) or part, "turn_to", None))]
     if len(told) < 2:
         return told[0] if told else None
 
@@ -66,6 +68,13 @@ def turn_to_of(dataset: Any) -> Callable[[int, int], object] | None:
             turn_to(epoch, step)
 
     return turn_to_both
+
+
+def _subset_of(dataset: Any) -> Any:
+    """What torch's Subset, which does not want to know, is of, if that does; else None."""
+    within = getattr(dataset, "dataset", None)
+    is_subset = hasattr(dataset, "indices") and not hasattr(dataset, "follow")
+    return within if is_subset and getattr(within, "follows_parts", False) else None
 
 
 def _is(dataset: Any, module: str, name: str) -> bool:

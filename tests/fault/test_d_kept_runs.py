@@ -174,7 +174,7 @@ def test_d13_a_link_in_place_of_the_folder_is_not_followed(
 
 
 @pytest.mark.slow
-def test_two_jobs_that_begin_at_once_keep_in_one_folder(
+def test_c12_two_jobs_that_begin_at_once_keep_in_one_folder(
     s3_server: S3Server, tmp_path: Path, local: Path, undisturbed: list[str]
 ) -> None:
     code = (
