@@ -10,13 +10,11 @@ from functools import partial
 
 import pytest
 import torch
-from lightning.fabric.utilities.data import has_iterable_dataset
 from torch.utils.data import ConcatDataset, DataLoader, Dataset, IterableDataset, Subset
 
 from swift_loader import ConfigError, SwiftLoader
-from swift_loader.integrations.lightning import SwiftDataModule
+from tests import trained
 from tests.costly import Costly
-from tests.trained import Noting, a_trainer
 
 pytestmark = pytest.mark.filterwarnings("ignore:You defined a `validation_step` but have no `val_dataloader`")
 
@@ -38,24 +36,24 @@ def test_what_frameworks_ask_of_a_loader_that_was_started_builds_nothing_here():
     with loader_of(worker_per_consumer=1) as loader:
         loader.start(0)
         assert loader
-        assert not has_iterable_dataset(loader)
+        assert not trained.has_iterable_dataset(loader)
         assert (len(loader), len(loader.dataset)) == (2, 16)
         assert isinstance(loader.dataset, Costly)
         assert not isinstance(loader.dataset, IterableDataset)
-        a_trainer(max_epochs=1).fit(Noting(), train_dataloaders=loader)
+        trained.a_trainer(max_epochs=1).fit(trained.Noting(), train_dataloaders=loader)
     assert Costly.here == 0
 
 
 def test_a_data_module_builds_nothing_here():
-    model = Noting()
-    a_trainer(max_epochs=2).fit(model, datamodule=SwiftDataModule(train=loader_of))
+    model = trained.Noting()
+    trained.a_trainer(max_epochs=2).fit(model, datamodule=trained.SwiftDataModule(train=loader_of))
     assert len(model.trained) == 4
     assert Costly.here == 0
 
 
 def test_a_loader_that_lightning_starts_is_counted_here_once_and_keeps_nothing():
     with loader_of() as loader:
-        a_trainer(max_epochs=2).fit(Noting(), train_dataloaders=loader)
+        trained.a_trainer(max_epochs=2).fit(trained.Noting(), train_dataloaders=loader)
         assert Costly.here == 1
         gc.collect()
         assert not Costly.alive
@@ -66,7 +64,7 @@ def test_before_start_only_the_number_of_batches_has_to_be_counted():
     assert loader
     assert isinstance(loader.dataset, Costly)
     assert isinstance(loader_of(OfTorch).dataset, Dataset)
-    assert not has_iterable_dataset(loader)
+    assert not trained.has_iterable_dataset(loader)
     assert repr(loader).startswith("<SwiftLoader Costly")
     pickle.dumps(loader)
     assert Costly.here == 0

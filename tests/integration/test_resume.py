@@ -12,7 +12,6 @@ from pathlib import Path
 
 import pytest
 import torch
-import torch.distributed.checkpoint as dcp
 
 from swift_loader import ConfigError, SwiftLoader, SwiftLoaderError
 from tests.datasets import Numbers, Random, Slow
@@ -242,6 +241,8 @@ def test_random_numbers_per_batch_would_not_be_the_same_and_it_says_so():
 
 
 def test_a_checkpoint_of_torch_distributed_keeps_it(tmp_path: Path):
+    import torch.distributed.checkpoint as dcp  # as long as half of torch: not for who only collects
+
     whole = stream(Random, {"count": COUNT})
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # torch, of itself: it is not a process group that saves

@@ -2,41 +2,23 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import pytest
-from lightning.pytorch.loggers.logger import Logger
 
 from swift_loader import ConfigError
-from swift_loader.integrations.lightning import SwiftStatistics
+from tests import trained
 from tests.datasets import Numbers
 from tests.loaders import made
-from tests.trained import Noting, a_trainer
 
 pytestmark = pytest.mark.filterwarnings("ignore:You defined a `validation_step` but have no `val_dataloader`")
 
 
-class Kept(Logger):
-    """A logger that keeps what it is given."""
-
-    name, version = "kept", 0
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.told: list[tuple[int | None, dict[str, float]]] = []
-
-    def log_metrics(self, metrics: dict[str, float], step: int | None = None) -> None:
-        self.told.append((step, metrics))
-
-    def log_hyperparams(self, *_: Any, **__: Any) -> None:
-        """None are of interest."""
-
-
 def test_the_trainers_loggers_get_what_a_loader_counts():
-    logger = Kept()
-    trainer = a_trainer(SwiftStatistics(every_n_steps=2), max_epochs=2, logger=logger, log_every_n_steps=1)
+    logger = trained.KeptLogger()
+    trainer = trained.a_trainer(
+        trained.SwiftStatistics(every_n_steps=2), max_epochs=2, logger=logger, log_every_n_steps=1
+    )
     with made(Numbers, {"count": 24}, worker_per_consumer=1) as loader:
-        trainer.fit(Noting(), train_dataloaders=loader)
+        trainer.fit(trained.Noting(), train_dataloaders=loader)
     ours = [(step, metrics) for step, metrics in logger.told if "swift/batches" in metrics]
     assert [step for step, _ in ours] == [2, 3, 4, 6, 6]
     last = ours[-1][1]
@@ -47,19 +29,16 @@ def test_the_trainers_loggers_get_what_a_loader_counts():
 
 
 def test_several_loaders_are_told_apart():
-    logger = Kept()
-    trainer = a_trainer(SwiftStatistics(), max_epochs=1, logger=logger, limit_train_batches=1, log_every_n_steps=1)
+    logger = trained.KeptLogger()
+    trainer = trained.a_trainer(
+        trained.SwiftStatistics(), max_epochs=1, logger=logger, limit_train_batches=1, log_every_n_steps=1
+    )
     with made(Numbers, {"count": 8}, worker_per_consumer=0) as one, made(Numbers, worker_per_consumer=0) as two:
-        trainer.fit(Summing(), train_dataloaders={"one": one, "two": two})
+        trainer.fit(trained.Summing(), train_dataloaders={"one": one, "two": two})
     names = {name for _, metrics in logger.told for name in metrics}
     assert {"swift/0/batches", "swift/1/batches"} <= names
 
 
-class Summing(Noting):
-    def training_step(self, batch: Any, batch_idx: int) -> Any:
-        return sum((self.mean - part.double()).square().mean() for part in batch.values())
-
-
 def test_a_callback_that_would_never_log_is_refused():
     with pytest.raises(ConfigError, match="every_n_steps must be at least 1, not 0"):
-        SwiftStatistics(every_n_steps=0)
+        trained.SwiftStatistics(every_n_steps=0)

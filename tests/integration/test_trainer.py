@@ -12,11 +12,10 @@ import pytest
 import torch
 
 from swift_loader import ConfigError
-from swift_loader.integrations.lightning import SwiftDataModule
+from tests import trained
 from tests.datasets import Numbers
 from tests.loaders import made
 from tests.slow import slow_but
-from tests.trained import Noting, a_trainer, checkpoints
 
 pytestmark = [
     pytest.mark.filterwarnings("ignore:You defined a `validation_step` but have no `val_dataloader`"),
@@ -55,14 +54,14 @@ def fit(
     validation: int = 0,
     module: bool = False,
     **settings: Any,
-) -> Noting:
+) -> trained.Noting:
     """Trains; saves each step in ``folder``, and goes on from ``ckpt``."""
-    model = Noting()
-    trainer = a_trainer(*(checkpoints(folder) if folder else ()), **{"max_epochs": EPOCHS, **settings})
+    model = trained.Noting()
+    trainer = trained.a_trainer(*(trained.checkpoints(folder) if folder else ()), **{"max_epochs": EPOCHS, **settings})
     make = partial(for_training, **(loader or {}))
     with ExitStack() as stack:
         if module:
-            data = SwiftDataModule(train=make, validation=[for_validation] * validation or None)
+            data = trained.SwiftDataModule(train=make, validation=[for_validation] * validation or None)
             trainer.fit(model, datamodule=data, ckpt_path=ckpt)
         else:
             train = stack.enter_context(make())
@@ -105,18 +104,13 @@ def test_what_is_left_comes_after_a_checkpoint_of_any_step(way: str, tmp_path: P
             assert rest.mean.item() == whole.mean.item(), path.stem
 
 
-class OfTwo(Noting):
-    """Learns from two loaders at once."""
-
-    def training_step(self, batch: list[torch.Tensor], batch_idx: int) -> torch.Tensor:
-        return super().training_step(torch.cat(batch), batch_idx)
-
-
 def test_a_shorter_loader_goes_on_where_it_was_too(tmp_path: Path):
     def run(ckpt: Path | None = None) -> list[list[int]]:
-        model, saving = OfTwo(), () if ckpt else checkpoints(tmp_path)
+        model, saving = trained.OfTwo(), () if ckpt else trained.checkpoints(tmp_path)
         with for_training() as longer, made(Numbers, {"count": 16}, worker_per_consumer=0, seed=5) as shorter:
-            a_trainer(*saving, max_epochs=EPOCHS).fit(model, train_dataloaders=[longer, shorter], ckpt_path=ckpt)
+            trained.a_trainer(*saving, max_epochs=EPOCHS).fit(
+                model, train_dataloaders=[longer, shorter], ckpt_path=ckpt
+            )
         return model.trained
 
     whole = run()
@@ -130,8 +124,8 @@ def test_a_shorter_loader_goes_on_where_it_was_too(tmp_path: Path):
 
 def test_a_checkpoint_may_be_saved_when_training_is_over(tmp_path: Path):
     def run(epochs: int, seed: int | None, ckpt: Path | None = None, saved: Path | None = None) -> list[list[int]]:
-        model, trainer = Noting(), a_trainer(max_epochs=epochs)
-        trainer.fit(model, datamodule=SwiftDataModule(train=partial(for_training, seed=seed)), ckpt_path=ckpt)
+        model, trainer = trained.Noting(), trained.a_trainer(max_epochs=epochs)
+        trainer.fit(model, datamodule=trained.SwiftDataModule(train=partial(for_training, seed=seed)), ckpt_path=ckpt)
         if saved is not None:
             trainer.save_checkpoint(saved)
         return model.trained
@@ -146,6 +140,6 @@ def test_a_checkpoint_of_other_loaders_is_refused(tmp_path: Path):
     fit(tmp_path, module=True, max_epochs=1)
     with pytest.raises(ConfigError, match="batch_size was 8 and is 4"):
         fit(ckpt=tmp_path / "step2.ckpt", module=True, loader={"batch_size": 4})
-    both = SwiftDataModule(train=[for_training, for_training])
+    both = trained.SwiftDataModule(train=[for_training, for_training])
     with pytest.raises(ConfigError, match="the checkpoint is of 1 loaders for training, and there are 2"):
-        a_trainer(max_epochs=1).fit(OfTwo(), datamodule=both, ckpt_path=tmp_path / "step2.ckpt")
+        trained.a_trainer(max_epochs=1).fit(trained.OfTwo(), datamodule=both, ckpt_path=tmp_path / "step2.ckpt")

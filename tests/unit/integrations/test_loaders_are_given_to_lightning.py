@@ -8,15 +8,11 @@ from typing import Any
 
 import pytest
 import torch
-from lightning.fabric import Fabric
-from lightning.pytorch import LightningDataModule
-from lightning.pytorch.utilities.model_helpers import is_overridden
 
 from swift_loader import ConfigError, LoaderClosed, SwiftLoader
-from swift_loader.integrations.lightning import SwiftDataModule, setup_loaders
+from tests import trained
 from tests.datasets import Numbers
 from tests.loaders import made
-from tests.trained import Noting, a_trainer
 from tests.watching import flat
 
 pytestmark = pytest.mark.filterwarnings("ignore:You defined a `validation_step` but have no `val_dataloader`")
@@ -49,59 +45,59 @@ def is_closed(loader: SwiftLoader) -> bool:
 
 
 @pytest.fixture
-def fabric() -> Fabric:
-    return Fabric(accelerator="cpu", devices=1)
+def fabric() -> trained.Fabric:
+    return trained.Fabric(accelerator="cpu", devices=1)
 
 
-def test_fabric_gets_one_loader_back_as_it_is(fabric: Fabric):
+def test_fabric_gets_one_loader_back_as_it_is(fabric: trained.Fabric):
     with loader_of({"count": 16}) as loader:
-        assert setup_loaders(fabric, loader) is loader
+        assert trained.setup_loaders(fabric, loader) is loader
         assert flat(loader) == list(range(16))
 
 
-def test_fabric_gets_several_loaders_back_as_a_list(fabric: Fabric):
+def test_fabric_gets_several_loaders_back_as_a_list(fabric: trained.Fabric):
     with loader_of({"count": 16}) as one, loader_of({"count": 8}) as other:
-        assert setup_loaders(fabric, one, other) == [one, other]
+        assert trained.setup_loaders(fabric, one, other) == [one, other]
         assert flat(other) == list(range(8))
 
 
 def test_fabric_s_device_is_handed_through(monkeypatch: pytest.MonkeyPatch):
-    fabric = Fabric(accelerator="cpu", devices=1)
-    monkeypatch.setattr(Fabric, "device", torch.device("meta"))  # a device that every machine has
+    fabric = trained.Fabric(accelerator="cpu", devices=1)
+    monkeypatch.setattr(trained.Fabric, "device", torch.device("meta"))  # a device that every machine has
     with loader_of() as moved, loader_of() as stays:
-        setup_loaders(fabric, moved)
-        setup_loaders(fabric, stays, move_to_device=False)
+        trained.setup_loaders(fabric, moved)
+        trained.setup_loaders(fabric, stays, move_to_device=False)
         assert next(iter(moved)).device.type == "meta"
         assert next(iter(stays)).device.type == "cpu"
 
 
-def test_nothing_starts_if_one_has_a_wrong_number_of_consumers(fabric: Fabric):
+def test_nothing_starts_if_one_has_a_wrong_number_of_consumers(fabric: trained.Fabric):
     with loader_of() as good, loader_of(nb_consumer=2) as bad:
         with pytest.raises(ConfigError, match="nb_consumer=2, and fabric has 1 ranks: set nb_consumer=fabric"):
-            setup_loaders(fabric, good, bad)
+            trained.setup_loaders(fabric, good, bad)
         good.start(0)
 
 
 @pytest.mark.parametrize("loaders", [(), ([1, 2],), (torch.utils.data.DataLoader([1, 2]),)])
-def test_fabric_s_line_takes_our_loaders_only(loaders: tuple, fabric: Fabric):
+def test_fabric_s_line_takes_our_loaders_only(loaders: tuple, fabric: trained.Fabric):
     with pytest.raises(ConfigError, match="setup_loaders"):
-        setup_loaders(fabric, *loaders)
+        trained.setup_loaders(fabric, *loaders)
 
 
 # ---- the data module
 
 
 def test_a_data_module_has_the_hooks_of_what_it_was_given():
-    module = SwiftDataModule(train=loader_of, test=loader_of)
-    assert isinstance(module, LightningDataModule)
+    module = trained.SwiftDataModule(train=loader_of, test=loader_of)
+    assert isinstance(module, trained.LightningDataModule)
     hooks = ("train_dataloader", "val_dataloader", "test_dataloader", "predict_dataloader")
-    assert [is_overridden(hook, module) for hook in hooks] == [True, False, True, False]
+    assert [trained.is_overridden(hook, module) for hook in hooks] == [True, False, True, False]
 
 
 def test_what_functions_make_is_made_when_needed_and_closed_after():
     train, validation, test = Kept(), Kept(8), Kept(9)
-    module = SwiftDataModule(train=train, validation=[validation, validation], test=test)
-    model, trainer = Noting(), a_trainer(max_epochs=2)
+    module = trained.SwiftDataModule(train=train, validation=[validation, validation], test=test)
+    model, trainer = trained.Noting(), trained.a_trainer(max_epochs=2)
     trainer.fit(model, datamodule=module)
     assert [len(kept.loaders) for kept in (train, validation, test)] == [1, 2, 0]
     assert len(model.trained) == 4
@@ -116,8 +112,8 @@ def test_what_functions_make_is_made_when_needed_and_closed_after():
 
 
 def test_the_trainer_s_device_is_handed_through(monkeypatch: pytest.MonkeyPatch):
-    module = SwiftDataModule(train=loader_of)
-    module.trainer = a_trainer()
+    module = trained.SwiftDataModule(train=loader_of)
+    module.trainer = trained.a_trainer()
     monkeypatch.setattr(type(module.trainer.strategy), "root_device", torch.device("meta"))
     assert next(iter(module.train_dataloader())).device.type == "meta"
     module.teardown("fit")
@@ -129,8 +125,8 @@ def flat_of(batches: list[list[int]], number: int) -> list[int]:
 
 def test_a_loader_that_was_given_serves_many_stages_and_is_its_giver_s():
     with loader_of({"count": 16}) as train, loader_of({"count": 8}) as validation:
-        module = SwiftDataModule(train=train, validation={"one": validation})
-        model, trainer = Noting(), a_trainer(max_epochs=1)
+        module = trained.SwiftDataModule(train=train, validation={"one": validation})
+        model, trainer = trained.Noting(), trained.a_trainer(max_epochs=1)
         trainer.fit(model, datamodule=module)
         trainer.validate(model, datamodule=module, verbose=False)
         trainer.fit(model, datamodule=module)
@@ -139,32 +135,36 @@ def test_a_loader_that_was_given_serves_many_stages_and_is_its_giver_s():
 
 
 def test_predictions_come_in_the_set_s_order():
-    module = SwiftDataModule(predict=Kept(20))
-    predictions = a_trainer().predict(Noting(), datamodule=module)
+    module = trained.SwiftDataModule(predict=Kept(20))
+    predictions = trained.a_trainer().predict(trained.Noting(), datamodule=module)
     assert [sample for batch in predictions for sample in batch] == list(range(20))
 
 
 def test_what_was_made_is_closed_when_training_fails():
-    class Failing(Noting):
+    class Failing(trained.Noting):
         def training_step(self, batch: torch.Tensor, batch_idx: int) -> torch.Tensor:
             raise RuntimeError("the model is at fault")
 
     train = Kept()
     with pytest.raises(RuntimeError, match="at fault"):
-        a_trainer(max_epochs=1).fit(Failing(), datamodule=SwiftDataModule(train=train))
+        trained.a_trainer(max_epochs=1).fit(Failing(), datamodule=trained.SwiftDataModule(train=train))
     assert is_closed(train.loaders[0])
 
 
 def test_what_was_made_before_a_mistake_is_closed_too():
     good = Kept()
     with pytest.raises(ConfigError, match="nb_consumer=2, and trainer has 1 ranks"):
-        a_trainer(max_epochs=1).fit(Noting(), datamodule=SwiftDataModule(train=[good, Kept(nb_consumer=2)]))
+        trained.a_trainer(max_epochs=1).fit(
+            trained.Noting(), datamodule=trained.SwiftDataModule(train=[good, Kept(nb_consumer=2)])
+        )
     assert is_closed(good.loaders[0])
 
 
 def test_loaders_are_made_anew_where_lightning_is_told_to_reload():
-    train, model = Kept(seed=3, shuffle=True), Noting()
-    a_trainer(max_epochs=3, reload_dataloaders_every_n_epochs=1).fit(model, datamodule=SwiftDataModule(train=train))
+    train, model = Kept(seed=3, shuffle=True), trained.Noting()
+    trained.a_trainer(max_epochs=3, reload_dataloaders_every_n_epochs=1).fit(
+        model, datamodule=trained.SwiftDataModule(train=train)
+    )
     assert len(train.loaders) == 3
     assert all(map(is_closed, train.loaders))
     with loader_of({"count": 16}, seed=3, shuffle=True) as same:
@@ -178,17 +178,19 @@ def a_number() -> int:
 @pytest.mark.parametrize("source", [3, "train", [3], a_number, [[1, 2], [3, 4]]])
 def test_a_data_module_takes_loaders_or_what_makes_them(source: Any):
     with pytest.raises(ConfigError, match="SwiftDataModule takes SwiftLoaders, not a"):
-        a_trainer(max_epochs=1).fit(Noting(), datamodule=SwiftDataModule(train=source))
+        trained.a_trainer(max_epochs=1).fit(trained.Noting(), datamodule=trained.SwiftDataModule(train=source))
 
 
 def test_a_data_module_outside_of_a_trainer_tells_what_it_needs():
     with pytest.raises(ConfigError, match="give it to one"):
-        SwiftDataModule(train=loader_of).train_dataloader()
+        trained.SwiftDataModule(train=loader_of).train_dataloader()
 
 
 def test_what_lightning_cannot_do_with_foreign_loaders_is_refused():
     with pytest.raises(ConfigError, match="overfit_batches"):
-        a_trainer(max_epochs=1, overfit_batches=1).fit(Noting(), datamodule=SwiftDataModule(train=Kept()))
+        trained.a_trainer(max_epochs=1, overfit_batches=1).fit(
+            trained.Noting(), datamodule=trained.SwiftDataModule(train=Kept())
+        )
 
 
 def only_lists_and_dicts() -> list[Callable[[], Any]]:
@@ -200,12 +202,12 @@ def only_lists_and_dicts() -> list[Callable[[], Any]]:
 
 @pytest.mark.parametrize("source", only_lists_and_dicts())
 def test_several_loaders_for_training_come_in_their_containers(source: Callable[[], Any]):
-    class Both(Noting):
+    class Both(trained.Noting):
         def training_step(self, batch: Any, batch_idx: int) -> torch.Tensor:
             one, other = (batch["a"], batch["b"][0]) if isinstance(batch, dict) else batch
             assert torch.equal(one, other)
             return super().training_step(one, batch_idx)
 
     model = Both()
-    a_trainer(max_epochs=1).fit(model, datamodule=SwiftDataModule(train=source))
+    trained.a_trainer(max_epochs=1).fit(model, datamodule=trained.SwiftDataModule(train=source))
     assert [step[2:] for step in model.trained] == [list(range(8)), list(range(8, 16))]
