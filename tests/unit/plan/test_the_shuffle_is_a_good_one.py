@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from swift_loader.plan.permute import RANKED_AT_LEAST, permute
 from swift_loader.plan.plan import EpochPlan
-from tests.slow import examples
+from tests.slow import examples, slow
 from tests.unit.plan import broken, checks
 
 examples = settings(max_examples=examples(150), derandomize=True, deadline=None, database=None)
@@ -61,7 +61,7 @@ def test_all_orders_of_a_tiny_set_are_equally_frequent(size):
     assert checks.deviation(counts, np.full(counts.shape, keys.size / factorial(size)), factorial(size) - 1) < 4
 
 
-@pytest.mark.parametrize("size", [257, 400, 512, 1_000, 1_024, 4_096, 5_000])
+@pytest.mark.parametrize("size", [257, slow(400), slow(512), 1_000, slow(1_024), 4_096, slow(5_000)])
 def test_pairs_of_places_are_spread_evenly_over_keys_when_permuted_by_rounds(size):
     keys = np.arange(100_000, dtype=np.uint64)
     for first, second in [(0, 1), (0, size // 2), (size - 2, size - 1), (3, 3 + size // 4)]:
@@ -75,7 +75,7 @@ def test_pairs_of_places_are_spread_evenly_over_keys_when_permuted_by_rounds(siz
 
 
 @pytest.mark.parametrize("settings", [{"window": 0}, {"window": 2, "mix": 2}, {"window": 3, "mix": 1}])
-@pytest.mark.parametrize("sample_count", [2, 3, 5, 8, 13])
+@pytest.mark.parametrize("sample_count", [slow(2), 3, slow(5), 8, slow(13)])
 def test_every_index_comes_to_every_place_equally_often(sample_count, settings):
     checks.check_positions_are_uniform(whole(sample_count, **settings), sample_count, epochs=2_000)
 

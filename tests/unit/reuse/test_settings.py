@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import math
-import subprocess
-import sys
 from pathlib import Path
 
 import numpy as np
@@ -14,6 +12,7 @@ from swift_loader import Cached, CacheSetting, ConfigError
 from swift_loader.reuse.origin import origin_of
 from tests.datasets import Numbers, Records
 from tests.loaders import made
+from tests.watching import warm_python
 
 WRONG = [
     ({}, "needs a prefix"),
@@ -75,9 +74,7 @@ def test_without_xxhash_a_cache_is_refused_and_all_else_works():
         "try: SwiftLoader(range, {'stop': 8}, 4, 1, 0, cache_setting={'prefix': 'a'})\n"
         "except ConfigError as error: print(error)\n"
     )
-    command = [sys.executable, "-W", "ignore", "-c", code]
-    ended = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
-    assert "pip install 'swift-loader[cache]'" in ended.stdout, ended.stderr
+    assert "pip install 'swift-loader[cache]'" in warm_python("-c", code, PYTHONWARNINGS="ignore")
 
 
 def _origin(kwargs: dict, kind=Numbers) -> str:
@@ -127,8 +124,7 @@ def test_the_origin_tells_classes_and_datasets_apart():
 
 def test_the_origin_is_the_same_in_another_process():
     code = "from tests.unit.reuse.test_settings import _origin, ALIKE\nprint(*[_origin(one) for one, _ in ALIKE[:5]])"
-    ended = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=True)
-    assert ended.stdout.split() == [_origin(one) for one, _ in ALIKE[:5]]
+    assert warm_python("-c", code).split() == [_origin(one) for one, _ in ALIKE[:5]]
 
 
 def test_arguments_that_cannot_be_told_apart_are_refused():
