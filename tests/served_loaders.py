@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import contextlib
 import os
+import resource
 import signal
 import subprocess
 import sys
@@ -121,4 +122,6 @@ def plain(batch: Any) -> Any:
 
 
 if __name__ == "__main__":
+    if most := os.environ.get("SWIFT_TESTS_MOST_FILES"):
+        resource.setrlimit(resource.RLIMIT_NOFILE, (int(most), int(most)))
     made(sys.argv[1], **ast.literal_eval(sys.argv[4])).serve(sys.argv[2], key=ast.literal_eval(sys.argv[3]))

@@ -23,7 +23,6 @@ _IDLE_S, _BETWEEN_S, _PROBES = 2, 1, 4
 _UNANSWERED_MS = 6_000
 #: More than this at once would be copied out of the processor's caches.
 _CHUNK_NBYTES = 1 << 18
-_LOCAL_BUFFER_NBYTES = 208 * 1024
 
 
 class LinkLost(Exception):

@@ -9,6 +9,7 @@ from swift_loader.errors import (
     ConfigError,
     DataError,
     FailureReport,
+    PeerError,
     SwiftLoaderError,
     WorkerDied,
     WorkerError,
@@ -60,9 +61,9 @@ def place_of(delivery: Delivery, consumer: int) -> str:
 
 
 def start_error(name: str, report: FailureReport, consumer: int, worker: int) -> SwiftLoaderError:
-    """What to raise for a worker that could not build its dataset."""
+    """What to raise for a worker that could not build its dataset, or whose server is none."""
     cause = report.exception()
-    if isinstance(cause, ConfigError):
+    if isinstance(cause, (ConfigError, PeerError)):
         return cause
     hint = _OF_GETATTR if report.type_name == "RecursionError" else ""
     error = WorkerStartFailed(f"{name} could not {report.stage}: {report.type_name}: {report.text}{hint}")

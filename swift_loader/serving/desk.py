@@ -36,6 +36,8 @@ __all__ = ["Desk", "Nobody"]
 
 #: More than this is not asked for by a client that orders into buffers which it has.
 _MOST_OPEN = 4096
+#: What an order to a worker has room for.
+_LAST_EPOCH = (1 << 32) - 1
 #: For so long may a client take nothing of what is sent to it.
 _PATIENCE_S = 30.0
 _LOOK_S = 0.5
@@ -123,7 +125,7 @@ class Desk:
     def _order(self, frame: Frame) -> None:
         now_ns, asks = time.perf_counter_ns(), []
         for seq, epoch, step in ORDER.iter_unpack(_whole(frame)):
-            if step >= self._plan.step_count(epoch, self._consumer):
+            if epoch > _LAST_EPOCH or step >= self._plan.step_count(epoch, self._consumer):
                 raise ProtocolError(f"batch {step} of epoch {epoch} was asked for, which there is not")
             asks.append(Ask(seq, (epoch, step), now_ns))
         if self._patron.open_count + len(asks) > _MOST_OPEN:

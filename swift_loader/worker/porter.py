@@ -106,8 +106,13 @@ class Porter:
         except LinkLost as lost:
             self._leaves(f"{self._address}: {lost}; batches that it was asked for are made again")
         except ProtocolError as error:
-            report = FailureReport.of(error, "receive a batch")
+            report = FailureReport.of(self._wrong(error), "receive a batch")
             self._channel.send(messages.write_pickled(messages.FAILURE, Failure(0, report)))
+
+    def _wrong(self, error: ProtocolError) -> ProtocolError:
+        told = ProtocolError(f"what came from {self._address} is not what a server says: {error}")
+        told.peer = str(self._address)
+        return told
 
     def _leaves(self, why: str) -> None:
         self._channel.send(messages.write_pickled(messages.LEAVING, Leaving(0, 0, why)))
@@ -215,18 +220,18 @@ class Porter:
             self._fail(frame.seq, schema.read(schema.Failure, frame.meta))
         elif frame.kind == LEAVING:
             said = schema.read(schema.Failure, frame.meta)
-            raise ProtocolError(f"the server at {self._address} can make no batches: {said.type_name}: {said.text}")
+            raise ProtocolError(f"it can make no batches: {said.type_name}: {said.text}")
         elif frame.kind == NOTE:
             text = bytes(frame.meta)[:1000].decode(errors="replace")
             shown = "".join(one if one.isprintable() else " " for one in text)
             self._tell(f"{self._address}: {shown}")
         elif frame.kind != BEAT:
-            raise ProtocolError(f"{self._address} sent a frame of kind {frame.kind}")
+            raise ProtocolError(f"it sent a frame of kind {frame.kind}")
 
     def _answered(self, seq: int) -> tuple[Order, SlotBerth, int]:
         answered = self._open.pop(seq, None)
         if answered is None:
-            raise ProtocolError(f"{self._address} answered order {seq}, which it does not have")
+            raise ProtocolError(f"it answered order {seq}, which it does not have")
         self._cancelled.discard(seq)
         return answered
 
@@ -242,7 +247,7 @@ class Porter:
             return memoryview(bytearray(head.bulk_nbytes))
         order, berth, _ = self._open.get(head.seq, (None, None, 0))
         if order is None or berth is None:
-            raise ProtocolError(f"{self._address} sent a batch that nobody has ordered")
+            raise ProtocolError("it sent a batch that nobody has ordered")
         if self._samples.job_key:
             carried.check(order, meta)
             return berth.room(head.bulk_nbytes).memory.data[: head.bulk_nbytes]
@@ -251,7 +256,7 @@ class Porter:
         is_asked = (said.epoch, said.step) == (order.epoch, order.step)
         if not is_asked or head.bulk_nbytes != expected or said.rows > self._recipe.config.batch_size:
             raise ProtocolError(
-                f"{self._address} sent batch {said.step} of epoch {said.epoch} with {said.rows} rows in "
+                f"it sent batch {said.step} of epoch {said.epoch} with {said.rows} rows in "
                 f"{head.bulk_nbytes:,} bytes, where batch {order.step} of epoch {order.epoch} was ordered"
             )
         self._said.append(said)

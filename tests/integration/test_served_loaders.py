@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from swift_loader import ConfigError, DataError, PoisonedTicket, ProtocolMismatch, SwiftLoader, WorkerStartFailed
+from swift_loader import ConfigError, DataError, PoisonedTicket, ProtocolMismatch, SwiftLoader
 from swift_loader.net.keygen import make_key
 from tests.cut import proxied
 from tests.served_loaders import made, plain, serving, start
@@ -213,7 +213,7 @@ def test_a_server_that_was_started_with_other_data_is_not_gone_on_with():
             server.kill()
             server.communicate(timeout=10)
             server = start("Slow", address, seed=8)
-            with pytest.raises(WorkerStartFailed, match="serves another loader"):
+            with pytest.raises(ProtocolMismatch, match="serves another loader"):
                 list(batches)
     finally:
         server.terminate()
