@@ -38,9 +38,7 @@ def report(account: Account) -> str:
 def _head(account: Account) -> list[str]:
     owner, summary = account.owner, account.summary
     threads = "" if owner.threads == 1 else f" of {owner.threads} threads"
-    servers = len(account.servers)
-    makers = [counted(owner.workers - servers, "worker") + threads] if owner.workers > servers else []
-    made_by = " and ".join(makers + ([counted(servers, "server")] if servers else [])) or "no workers"
+    made_by = f"{counted(owner.workers, 'worker')}{threads}{_elsewhere(account)}" if owner.workers else "no workers"
     whose = f"consumer {owner.consumer} of {owner.consumer_count}"
     so_far = "" if account.is_whole else " so far"
     if account.is_whole and summary.batches < account.steps:
@@ -57,6 +55,13 @@ def _head(account: Account) -> list[str]:
         f"{made} in {seconds(summary.seconds)}: {rates}",
         f"the {owner.starves} " + ", ".join(f"{what} {percent(share)}" for what, share in shares.items()),
     ]
+
+
+def _elsewhere(account: Account) -> str:
+    if not account.servers:
+        return ""
+    are_all = all(worker.number in account.servers for worker in account.summary.workers)
+    return f"{'' if are_all else ', some'} at {counted(len(account.servers), 'server')}"
 
 
 def _times(account: Account) -> list[str]:

@@ -92,9 +92,8 @@ class FakeServer:
             link.send([self._first])
             while not self._is_over:
                 frame = receiver.wait(10)
-                if frame.kind == ORDERS:
-                    for seq, epoch, step in ORDER.iter_unpack(frame.meta):
-                        link.send([self._answer(seq, epoch, step)])
+                orders = ORDER.iter_unpack(frame.meta) if frame.kind == ORDERS else ()
+                link.send([self._answer(*order) for order in orders])
                 link.say(BEAT)
         except LinkLost:
             pass
@@ -124,6 +123,11 @@ class Stranger:
         said = {"lowest": 1, "highest": 1, "package": "test", "asks_for": "loader", **changes}
         self.link.send([framed(HELLO, schema.write(schema.Hello(**said)))])
         return self.receiver.wait(10)
+
+    def say_hello(self) -> None:
+        """And waits for nothing, nor cares whether it was heard."""
+        with contextlib.suppress(LinkLost):
+            self.link.send([framed(HELLO, schema.hello("loader"))])
 
     def order(self, *orders: tuple[int, int, int]) -> None:
         meta = b"".join(ORDER.pack(*order) for order in orders)

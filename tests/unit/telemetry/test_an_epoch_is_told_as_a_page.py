@@ -281,7 +281,7 @@ def test_a_network_that_limits_is_named_with_what_to_send_over_it():
         "values allow it, and convert on the device: a quarter of the bytes."
     )
     page = report(account)
-    assert "epoch 3, consumer 0 of 1, 1 server\n" in page
+    assert "epoch 3, consumer 0 of 1, 1 worker at 1 server\n" in page
     assert "  network   come over the network    35.0 ms" in page
     assert "server 0         tcp://far:5557: 100 batches, 1 GB/s, 35.0 ms on the way" in page
 
