@@ -13,6 +13,7 @@ from swift_loader.net.receiver import Place, Receiver, fresh
 
 _LONGEST_PAUSE_S = 1.0
 _TOLD_AFTER_S = 5.0
+_REFUSED_OFTEN = 3
 
 
 class Refusal(Exception):
@@ -48,6 +49,7 @@ class Attempts:
         self._began_s = time.monotonic()
         self._pause_s = first_pause_s
         self._is_told = False
+        self._refusals = 0
 
     @property
     def waited_s(self) -> float:
@@ -59,6 +61,11 @@ class Attempts:
         is_now = not self._is_told and self.waited_s > _TOLD_AFTER_S
         self._is_told = self._is_told or is_now
         return is_now
+
+    def is_refused(self) -> bool:
+        """It was refused once more: whether that is how it is. What was changed on its way is refused by chance."""
+        self._refusals += 1
+        return self._refusals >= _REFUSED_OFTEN
 
     def pause(self) -> None:
         """Until the next."""

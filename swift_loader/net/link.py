@@ -21,6 +21,8 @@ BEAT_S = 0.8
 """How often something is said where there is nothing to say."""
 _IDLE_S, _BETWEEN_S, _PROBES = 2, 1, 4
 _UNANSWERED_MS = 6_000
+#: What TLS says where keys do not fit. All else that it says is of bytes that were changed on their way.
+_OF_KEYS = ("certificate", "unknown ca", "unrecognized name")
 #: More than this at once would be copied out of the processor's caches.
 _CHUNK_NBYTES = 1 << 18
 
@@ -148,8 +150,9 @@ def lost(error: OSError) -> LinkLost:
     if isinstance(error, ssl.SSLError):
         reason = error.reason or error.strerror or "TLS failed"
         told = reason.replace("_", " ").lower()
-        is_eof = isinstance(error, (ssl.SSLEOFError, ssl.SSLZeroReturnError))
-        return LinkLost("the connection was closed") if is_eof else LinkRefused(told)
+        if isinstance(error, (ssl.SSLEOFError, ssl.SSLZeroReturnError)):
+            return LinkLost("the connection was closed")
+        return LinkRefused(told) if any(word in told for word in _OF_KEYS) else LinkLost(told)
     return LinkLost((error.strerror or str(error) or type(error).__name__).lower())
 
 

@@ -182,7 +182,9 @@ class Remote:
             try:
                 return self._greeted(dial(self._address, self._key))
             except LinkRefused as error:
-                raise self._lost(f"does not let this client in: {error}. Both must have the same key") from error
+                if attempts.is_refused():
+                    raise self._lost(f"does not let this client in: {error}. Both must have the same key") from error
+                continue
             except ProtocolError as error:
                 raise self._wrong(str(error)) from error
             except LinkLost as error:

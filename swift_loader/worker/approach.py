@@ -62,6 +62,8 @@ class Approach:
             try:
                 return self._greeted(self._address, place)
             except LinkRefused as error:
+                if not self._attempts.is_refused():
+                    continue
                 self._leave_out(self._lost(f"does not let this loader in: {error}. Both must have the same key"))
             except PeerError as error:
                 self._leave_out(error)
