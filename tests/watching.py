@@ -62,9 +62,14 @@ def settled(value: Callable[[], Any], for_s: float = 0.3) -> Any:
     return last
 
 
+def servers_of_tests() -> set[int]:
+    """Those of this process that other tests before have begun, and that live as long as it does."""
+    return warm.server.pids | s3_server.running
+
+
 def descendants(pid: int | None = None) -> list[psutil.Process]:
     """All living processes below ``pid``; without the servers of this process by default."""
-    found, servers = [], set() if pid else shared.pids | warm.server.pids | s3_server.running
+    found, servers = [], set() if pid else shared.pids | servers_of_tests()
     for process in psutil.Process(pid or os.getpid()).children(recursive=True):
         try:
             if process.status() != psutil.STATUS_ZOMBIE and process.pid not in servers:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import torch  # noqa: F401 - a batch in which torch is loaded for the first time is made twice, and these samples only once
+
 from swift_loader import SwiftLoader
 from tests.datasets import Numbers
 

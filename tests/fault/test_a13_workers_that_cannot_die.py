@@ -19,8 +19,8 @@ import pytest
 from swift_loader import PoisonedTicket
 from tests.datasets import Numbers, calls
 from tests.deadly_datasets import Stuck
+from tests.fault.hanging import StartsOthers
 from tests.fault.oracle import ALL_WORLDS, World
-from tests.fault.orphans import StartsOthers
 from tests.loaders import made, started
 from tests.unkillable import FREEZER, freeze, frozen_group, silent_file
 from tests.watching import flat, living, until, workers

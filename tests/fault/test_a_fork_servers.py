@@ -36,7 +36,7 @@ from tests.fault.odd_servers import Gated, LeavesAThread, Printing
 from tests.fault.oracle import in_thread
 from tests.loaders import made, started, stream
 from tests.slow import slow
-from tests.watching import descendants, flat, until, workers
+from tests.watching import descendants, flat, servers_of_tests, until, workers
 
 #: Holds a process as a debugger does, until its own input ends.
 DEBUGGER = """
@@ -95,7 +95,8 @@ pytestmark = pytest.mark.usefixtures("own_server")
 
 def the_server() -> psutil.Process:
     """The one that this process has started."""
-    (found,) = [one for one in psutil.Process().children() if one.status() != psutil.STATUS_ZOMBIE]
+    children = psutil.Process().children()
+    (found,) = [one for one in children if one.status() != psutil.STATUS_ZOMBIE and one.pid not in servers_of_tests()]
     return found
 
 

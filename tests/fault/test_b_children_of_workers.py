@@ -12,9 +12,9 @@ from pathlib import Path
 import pytest
 
 from tests.datasets import calls
+from tests.fault.hanging import StartsOthers
 from tests.fault.nesting import Nested
 from tests.fault.oracle import World
-from tests.fault.orphans import StartsOthers
 from tests.fault.worlds import in_some_worlds
 from tests.loaders import started
 from tests.slow import slow

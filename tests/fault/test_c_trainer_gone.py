@@ -61,7 +61,8 @@ def test_c1_a_trainer_killed_while_it_starts_or_closes_takes_all_along(turn: int
     all_were_gone_soon(BEGINNINGS_AND_ENDS, turn, tmp_path)
 
 
-@turns
+#: A loader within a worker that is a copy of its trainer has its torch, and loads none.
+@pytest.mark.parametrize("turn", [slow(0), 1, slow(2)])
 def test_b14_b16_a_killed_trainer_takes_along_what_its_workers_have_started(turn: int, tmp_path: Path):
     all_were_gone_soon(WITH_CHILDREN, turn, tmp_path)
 
