@@ -15,7 +15,7 @@ from tests.fault.oracle import World
 from tests.fault.worlds import in_some_worlds
 from tests.loaders import started
 from tests.slow import slow
-from tests.watching import begin_script, until, workers
+from tests.watching import begin_warm, until, workers
 
 MB = 1 << 20
 SCRIPT = """
@@ -46,7 +46,7 @@ def test_a14_the_kernel_kills_a_worker_and_not_the_trainer_and_that_is_told(time
     (notes := tmp_path / "notes").mkdir()
     with memory_group("a14") as group:
         limit_file(group).write_text(str(600 * MB))
-        with begin_script(tmp_path, SCRIPT, str(group), str(notes), str(times), OMP_NUM_THREADS="1") as process:
+        with begin_warm(tmp_path, SCRIPT, str(group), str(notes), str(times), OMP_NUM_THREADS="1") as process:
             out, err = process.communicate(timeout=60)
     assert process.returncode == 0, err
     limit = rf"was killed by the kernel \(memory limit of the job {600 * MB:,} bytes, [\d,]+ in use"

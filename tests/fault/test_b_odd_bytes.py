@@ -17,6 +17,7 @@ from tests.fault.oracle import World
 from tests.fault.raising import NaNAt
 from tests.fault.worlds import in_some_worlds
 from tests.loaders import started
+from tests.slow import slow
 from tests.unit.batch.samples import same
 
 # B7 -----------------------------------------------------------------------------------------------------------------
@@ -90,7 +91,7 @@ class TestB8:
                     found.append(error)
         return found
 
-    @pytest.mark.parametrize("way", ["default collate", "collate_fn"])
+    @pytest.mark.parametrize("way", ["default collate", slow("collate_fn")])
     def test_b8_arrays_and_tensors_of_every_make_are_as_in_one_process_or_refused(self, way: str, tmp_path):
         refused = set()
         of_worker, of_one = self._batches(tmp_path, way, 1), self._batches(tmp_path, way, 0)

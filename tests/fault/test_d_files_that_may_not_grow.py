@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.slow import slow
 from tests.watching import run_warm
 
 SCRIPT = """
@@ -29,7 +30,7 @@ with SwiftLoader.from_dataset(rows, **settings) if given else SwiftLoader(Pictur
 @pytest.mark.parametrize(
     ("what", "limit", "given", "told"),
     [
-        ("the shared page", 8_192, 0, "WorkerStartFailed: what workers share with this process lies in files in"),
+        slow("the shared page", 8_192, 0, "WorkerStartFailed: what workers share with this process lies in files in"),
         ("the dataset", 100_000, 1, "WorkerStartFailed: what workers share with this process lies in files in"),
         ("a batch", 100_000, 0, "NoRoom: no memory for a batch of 262,208 bytes: File too large"),
     ],

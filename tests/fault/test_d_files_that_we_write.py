@@ -23,7 +23,7 @@ from tests.failing_disk import mounting
 from tests.fault.oracle import Traced, differences, faultless, record
 from tests.loaders import started
 from tests.other_users import run_apart
-from tests.watching import ROOT
+from tests.watching import ROOT, begin_warm
 
 FILES = ("logger", "benchmark_file", "trace_file")
 ON_A_BAD_DISK = """
@@ -211,7 +211,6 @@ def test_d8_a_log_on_a_standard_output_that_nobody_reads_stops_nobody(tmp_path: 
         "count = len(stream(Numbers, {'count': 64}, logger={'stdout': True}, epochs=2))\n"
         "os.write(2, b'%d' % count)\nos._exit(0)\n"
     )
-    env = {**os.environ, "PYTHONPATH": str(ROOT)}
-    command = [sys.executable, "-c", script]
-    ended = subprocess.run(command, env=env, check=False, capture_output=True, text=True, timeout=60)
-    assert ended.stderr == "16"
+    with begin_warm(tmp_path, script) as process:
+        _, said = process.communicate(timeout=60)
+    assert said == "16"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -73,6 +74,7 @@ def _dangerous(node: ast.AST) -> str | None:
     return None
 
 
+@cache
 def _found() -> dict[tuple[str, str], list[str]]:
     package, found = ROOT / "swift_loader", {}
     for path in sorted(package.rglob("*.py")):

@@ -16,7 +16,7 @@ import torch
 from swift_loader import ConfigError, SwiftLoader, SwiftLoaderError
 from tests.datasets import Numbers, Random, Slow
 from tests.loaders import made, started, stream
-from tests.slow import slow_but
+from tests.slow import slow, slow_but
 from tests.watching import begin_warm, flat, plain, run_warm
 
 COUNT, STEPS = 100, 13
@@ -276,11 +276,12 @@ with SwiftLoader(Random, {"count": 100}, 8, 1, 2, seed=1) as loader:
 """
 
 
-def test_after_a_crash_of_the_whole_job_nothing_is_lost_or_doubled(tmp_path: Path):
+@pytest.mark.parametrize("crashes", [2, slow(3)])
+def test_after_a_crash_of_the_whole_job_nothing_is_lost_or_doubled(crashes: int, tmp_path: Path):
     chance = random.Random(3)
     expected = [json.dumps(batch) for batch in stream(Random, {"count": COUNT}, epochs=2)]
     lines: list[str] = []
-    for _ in range(3):
+    for _ in range(crashes):
         with begin_warm(tmp_path, SCRIPT, "2") as process:
             for _ in range(chance.randrange(2, 7)):
                 process.readline()

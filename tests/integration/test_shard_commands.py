@@ -40,12 +40,13 @@ def ended(process: Script) -> tuple[int, str, str]:
     return process.returncode, out, err
 
 
-@pytest.fixture
-def undisturbed(tmp_path: Path) -> dict[str, str]:
-    code, out, err = ended(begun(tmp_path / "undisturbed"))
+@pytest.fixture(scope="module")
+def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
+    folder = tmp_path_factory.mktemp("undisturbed") / "set"
+    code, out, err = ended(begun(folder))
     assert (code, err) == (0, "")
     assert f"{COUNT} samples in 12 shards" in out
-    return digests(tmp_path / "undisturbed")
+    return digests(folder)
 
 
 def test_a_killed_command_is_called_again_and_writes_the_same_bytes(tmp_path: Path, undisturbed: dict[str, str]):
