@@ -12,6 +12,7 @@ from swift_loader import ConfigError, DataError
 from swift_loader.settings.log import LogSetting
 from tests.datasets import Failing, Noted, Numbers, Pictures, Slow, calls
 from tests.loaders import made, started, stream
+from tests.slow import slow
 from tests.watching import flat, settled, until
 
 
@@ -55,7 +56,7 @@ def stuck_behind_a_gate(folder: Path, at_least: int = 0, **settings) -> tuple[in
     return len(waiting), len(later)
 
 
-@pytest.mark.parametrize(("size", "least", "most"), [(None, 3, 32), (10, 3, 10), (1, 0, 1), (2, 0, 2)])
+@pytest.mark.parametrize(("size", "least", "most"), [(None, 3, 32), slow(10, 3, 10), (1, 0, 1), slow(2, 0, 2)])
 def test_message_queue_size_is_how_many_orders_wait_in_a_workers_channel(size, least: int, most: int, tmp_path):
     # How many wait when the gate shuts depends on what the worker had just sent: never too many, sometimes enough.
     found = []
@@ -67,7 +68,9 @@ def test_message_queue_size_is_how_many_orders_wait_in_a_workers_channel(size, l
     assert found[-1] >= least
 
 
-@pytest.mark.parametrize(("size", "queue", "expected"), [(0, 10, 0), (7, 10, 7), (None, 10, 5), (None, 500, 250)])
+@pytest.mark.parametrize(
+    ("size", "queue", "expected"), [slow(0, 10, 0), (7, 10, 7), (None, 10, 5), slow(None, 500, 250)]
+)
 def test_max_buffer_size_is_how_many_batches_of_a_worker_wait_to_be_merged(size, queue, expected, tmp_path):
     given = {"message_queue_size": 1, "max_buffer_size": size, "data_queue_size": queue}
     _, made_meanwhile = stuck_behind_a_gate(tmp_path, at_least=expected, **given)

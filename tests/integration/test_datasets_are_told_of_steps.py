@@ -132,7 +132,7 @@ def test_a_plan_that_asks_gets_the_runs(workers: int, lengths: Any):
             one.start(0)
 
 
-@pytest.mark.parametrize("workers", [0, 1])
+@pytest.mark.parametrize("workers", [0, slow(1)])
 @pytest.mark.parametrize(
     ("lengths", "text"),
     [([39], "are 39 samples"), ([1.5] * 40, "whole numbers"), ([[40]], "whole numbers"), ([-1, 41], ">= 0")],

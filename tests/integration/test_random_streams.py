@@ -21,8 +21,10 @@ def expected() -> list:
     return stream(Random, {"count": 40}, epochs=2, worker_per_consumer=0)
 
 
-@pytest.mark.parametrize("workers", [1, 2, 4])
-@pytest.mark.parametrize("random_per", ["batch", "sample"])
+@pytest.mark.parametrize(
+    ("random_per", "workers"),
+    [("batch", 4), ("sample", 2), *(slow("batch", count) for count in (1, 2)), *(slow("sample", n) for n in (1, 4))],
+)
 def test_random_numbers_do_not_depend_on_the_workers(workers: int, random_per: str):
     one, other = (
         stream(Random, {"count": 40}, epochs=2, worker_per_consumer=count, random_per=random_per)

@@ -19,8 +19,10 @@ def expected() -> list:
     return stream(Records, {"count": 75}, epochs=3, worker_per_consumer=0)
 
 
-@pytest.mark.parametrize("multithread", [True, False])
-@pytest.mark.parametrize("workers", [1, 2, 4])
+@pytest.mark.parametrize(
+    ("workers", "multithread"),
+    [(1, True), (2, False), (4, True), slow(1, False), slow(2, True), slow(4, False)],
+)
 def test_the_stream_is_the_same_with_any_number_of_workers_and_threads(workers: int, multithread: bool, expected: list):
     found = stream(Records, {"count": 75}, epochs=3, worker_per_consumer=workers, multithread=multithread)
     assert found == expected
@@ -31,7 +33,7 @@ def test_the_stream_is_the_same_with_any_start_method(method: str, expected: lis
     assert stream(Records, {"count": 75}, epochs=3, start_method=method) == expected
 
 
-@pytest.mark.parametrize("queues", [(1, 1, 0), (3, 2, 1), (40, 1, 0), (1, 40, 7)])
+@pytest.mark.parametrize("queues", [(1, 1, 0), slow((3, 2, 1)), slow((40, 1, 0)), (1, 40, 7)])
 def test_the_stream_is_the_same_with_any_queues(queues: tuple[int, int, int], expected: list):
     names = ("data_queue_size", "message_queue_size", "max_buffer_size")
     assert stream(Records, {"count": 75}, epochs=3, **dict(zip(names, queues, strict=True))) == expected
