@@ -115,12 +115,12 @@ class SwiftLoader(TorchLike):
 
         return cls.from_dataset(**connected(servers, key, settings), **settings)
 
-    def serve(self, address: str = "tcp://127.0.0.1:5557", *, key: Any = None) -> None:
-        """Makes batches for loaders that `connect`, until the process is ended. ``key``: docs/server.md."""
+    def serve(self, address: str = "tcp://127.0.0.1:5557", *, key: Any = None, version: str | None = None) -> None:
+        """Makes batches for loaders that `connect`, until the process is ended. All words: docs/server.md."""
         from swift_loader.serving.server import serve  # noqa: PLC0415 - msgspec is an extra
 
         self._refuse_closed()
-        serve(self._recipe, address, key)
+        serve(self._recipe, address, key, version)
 
     def start(
         self,

@@ -130,4 +130,6 @@ def plain(batch: Any) -> Any:
 if __name__ == "__main__":
     if most := os.environ.get("SWIFT_TESTS_MOST_FILES"):
         resource.setrlimit(resource.RLIMIT_NOFILE, (int(most), int(most)))
-    made(sys.argv[1], **ast.literal_eval(sys.argv[4])).serve(sys.argv[2], key=ast.literal_eval(sys.argv[3]))
+    given = ast.literal_eval(sys.argv[4])
+    version = given.pop("version", None)
+    made(sys.argv[1], **given).serve(sys.argv[2], key=ast.literal_eval(sys.argv[3]), version=version)

@@ -23,6 +23,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--key", action="append", metavar="FILE", help="a key, or a folder of keys; may be said several times"
     )
+    parser.add_argument(
+        "--version", help="what servers of one loader must agree in, where their datasets' arguments or source differ"
+    )
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -35,7 +38,7 @@ def run(arguments: argparse.Namespace) -> int:
         if not isinstance(loader, SwiftLoader):
             print(f"swift-loader serve: {arguments.loader} gives no SwiftLoader", file=sys.stderr)
             return 2
-        loader.serve(address, key=arguments.key)
+        loader.serve(address, key=arguments.key, version=arguments.version)
     except SwiftLoaderError as error:
         print(f"swift-loader serve: {error}", file=sys.stderr)
         return 1

@@ -156,6 +156,10 @@ class Facts(Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
     elastic: bool
     runs: Annotated[list[Count], Meta(max_length=1 << 17)] | None
     random_per: Name
+    dataset: Name = ""
+    """What its class is called; and digests of what that is built with, and of its source and the collate's."""
+    arguments: Name = ""
+    code: Name = ""
 
 
 class Leaf(Struct, frozen=True, array_like=True, forbid_unknown_fields=True, tag="l"):

@@ -106,7 +106,8 @@ class Desk:
         self._over.set()
         self._link.cut()
         if self._workshop is not None:
-            self._sender.join(_JOIN_S)  # its sending ends with the link, and its waiting each half second
+            if self._sender.ident is not None:  # the system may have had no thread for it
+                self._sender.join(_JOIN_S)  # its sending ends with the link, and its waiting each half second
             self._workshop.leave(self._patron)
             self._workshops.leave(self._workshop)
         self._link.close()

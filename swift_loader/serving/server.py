@@ -19,7 +19,7 @@ from swift_loader.net.keys import Keys
 from swift_loader.net.values import Unsayable
 from swift_loader.orders.tickets import Failed
 from swift_loader.serving.desk import Desk
-from swift_loader.serving.facts import facts_of, loader_id
+from swift_loader.serving.facts import facts_of, loader_id, what_of
 from swift_loader.serving.saying import batch_frame, unsayable
 from swift_loader.serving.workshop import Workshops
 
@@ -32,13 +32,14 @@ _TURN_S = 0.5
 MOST_CONNECTIONS = 256
 
 
-def serve(recipe_for: Callable[[int], Recipe], address: str, key: Any) -> None:
+def serve(recipe_for: Callable[[int], Recipe], address: str, key: Any, version: str | None = None) -> None:
     """Serves until the process is ended.
 
     Args:
         recipe_for: How batches are made for each consumer.
         address: Where to listen: tcp://host:port, or unix:/path.
         key: A key file, a folder of them, or a list of both; None for this user's processes on this machine.
+        version: What two servers must agree in, in the place of the dataset's arguments and source.
 
     Raises:
         ConfigError: if it cannot listen there, or the loader cannot be served.
@@ -52,8 +53,9 @@ def serve(recipe_for: Callable[[int], Recipe], address: str, key: Any) -> None:
             undone.callback(Path(place.path).unlink, missing_ok=True)
         plan = _tried(_served(recipe_for(0)))
         recipe = recipe_for(0)
+        facts = facts_of(plan, recipe.config.random_per, what_of(recipe, version))
         begin_early(dataclasses.replace(recipe.config, start_method="forkserver"), recipe.dataset_class)
-        server = _Server(recipe_for, plan, door, keys)
+        server = _Server(recipe_for, plan, facts, door, keys)
         _log.info("server started: %s", place)
         server.run()
 
@@ -95,20 +97,19 @@ def _tried(recipe: Recipe) -> Plan:
 class _Server:
     """Lets clients in, and gives each a desk."""
 
-    def __init__(self, recipe_for: Callable[[int], Recipe], plan: Plan, door: Any, keys: Keys | None) -> None:
+    def __init__(
+        self, recipe_for: Callable[[int], Recipe], plan: Plan, facts: schema.Facts, door: Any, keys: Keys | None
+    ) -> None:
         self._workshops = Workshops(lambda consumer: _served(recipe_for(consumer)))
         self._plan = plan
         self._door = door
         self._keys = keys
-        recipe = recipe_for(0)
-        facts = facts_of(plan, recipe.config.random_per)
-        self._loader = loader_id(facts, recipe.dataset_name)
+        config = recipe_for(0).config
+        self._loader = loader_id(facts)
         self._welcome = schema.write(
-            schema.Welcome(
-                schema.HIGHEST, schema.PACKAGE, b"", recipe.config.worker_count, self._loader, schema.write(facts)
-            )
+            schema.Welcome(schema.HIGHEST, schema.PACKAGE, b"", config.worker_count, self._loader, schema.write(facts))
         )
-        self._consumers = recipe.config.consumer_count
+        self._consumers = config.consumer_count
         self._doorman = Doorman([door], keys, "loader")
         self._desks: list[Desk] = []
 
@@ -146,4 +147,7 @@ class _Server:
         def may_stay() -> bool:
             return self._keys is None or guest.certificate is None or self._keys.holds(guest.certificate) is not None
 
-        self._desks.append(Desk(guest, self._workshops, self._plan, self._welcome, may_stay))
+        try:
+            self._desks.append(Desk(guest, self._workshops, self._plan, self._welcome, may_stay))
+        except RuntimeError as error:  # of the system, which has no thread left
+            self._doorman.refuse(guest, "full", f"this server cannot take another connection: {error}")

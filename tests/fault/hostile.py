@@ -28,7 +28,7 @@ def welcome(**changes: Any) -> bytes:
     """The first word of a server of that plan."""
     facts = facts_of(PLAN, "batch")
     said = {
-        "version": 1, "package": "test", "width": 2, "loader": loader_id(facts, "Rows"), "facts": schema.write(facts),
+        "version": 1, "package": "test", "width": 2, "loader": loader_id(facts), "facts": schema.write(facts),
         **changes,
     }  # fmt: skip
     return schema.write(schema.Welcome(**said))

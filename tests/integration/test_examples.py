@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import os
 import re
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
+from swift_loader import SwiftLoader
+from tests.served_streams import free_port
 from tests.watching import begin_python
 
 
@@ -88,3 +92,36 @@ def test_the_evaluation_counts_exactly_on_three_ranks(project_root: Path):
     assert f"even='pad':  {alone[1]} of 97, {alone[2]}, in 3 steps each" in result.stdout
     assert f"even='none': {alone[1]} of 97, {alone[2]}, in [3, 3, 2] steps" in result.stdout
     assert f"it would have been {alone[1]} of" not in result.stdout  # repeats were there to be left out
+
+
+@pytest.mark.slow
+def test_two_ranks_learn_from_two_servers(project_root: Path, tmp_path: Path):
+    folder, key = project_root / "examples" / "served_ddp", str(tmp_path / "job.key")
+    command = (sys.executable, "-m", "swift_loader.cli.main")
+    environment = {**os.environ, "PYTHONPATH": str(project_root)}
+    subprocess.run([*command, "keygen", key], check=True, env=environment, timeout=60)
+    ports = [str(free_port()), str(free_port())]
+    servers = [
+        subprocess.Popen(
+            [*command, "serve", "data:make_loader", "--port", port, "--key", key], cwd=folder, env=environment
+        )
+        for port in ports
+    ]
+    try:
+        for port in ports:
+            SwiftLoader.connect(f"tcp://127.0.0.1:{port}", key=key).close()
+        words = ["-m", "torch.distributed.run", "--nproc-per-node", "2", f"--master-port={free_port()}", "train.py"]
+        addresses = ",".join(f"tcp://127.0.0.1:{port}" for port in ports)
+        trained = subprocess.run(
+            [sys.executable, *words, addresses, key], cwd=folder, env=environment, capture_output=True, text=True,
+            check=False, timeout=100,
+        )  # fmt: skip
+    finally:
+        for server in servers:
+            server.terminate()
+            server.wait(10)
+    assert trained.returncode == 0, trained.stderr
+    losses = [float(loss) for loss in re.findall(r"epoch \d: loss ([\d.]+)", trained.stdout)]
+    assert len(losses) == 3
+    assert losses[-1] < losses[0]
+    assert "2 servers" in trained.stdout

@@ -202,6 +202,17 @@ def test_servers_of_different_loaders_are_refused():
             SwiftLoader.connect(one, seed=3)
 
 
+def test_servers_whose_datasets_are_built_otherwise_are_refused_unless_they_are_said_to_be_the_same(tmp_path: Path):
+    paths, one, other = [str(tmp_path / name) for name in "ab"], tcp(), tcp()
+    with serving("Counted", one, path=paths[0]), serving("Counted", other, path=paths[1]):
+        SwiftLoader.connect(one).close()
+        SwiftLoader.connect(other).close()
+        with pytest.raises(ProtocolMismatch, match=r"arguments is .* and "):
+            SwiftLoader.connect(f"{one},{other}")
+    with serving("Counted", one, path=paths[0], version="1"), serving("Counted", other, path=paths[1], version="1"):
+        to_all_of([one, other]).close()
+
+
 def test_a_server_that_was_started_with_other_data_is_not_gone_on_with():
     address = tcp()
     server = start("Slow", address)
