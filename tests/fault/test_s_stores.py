@@ -5,8 +5,10 @@ from __future__ import annotations
 import functools
 import os
 import pickle
+import random
 import shutil
 import tempfile
+import threading
 import time
 import traceback
 from collections.abc import Callable
@@ -17,6 +19,8 @@ import pytest
 
 from swift_loader.errors import ShardError, SwiftLoaderError
 from swift_loader.shards import ShardDataset, make_client
+from swift_loader.shards.url import place_of
+from swift_loader.stores.fetched import Fetched
 from tests.buckets import BATCH, COUNT, FIELDS, Trained, opened, put_set, write_set
 from tests.fault_proxy import FaultProxy
 from tests.s3_server import S3Server, binary
@@ -71,15 +75,52 @@ def test_s1_answers_that_are_cut(
     assert counts["nbytes"] <= 3 * undisturbed.nbytes
 
 
-@pytest.mark.parametrize("kind", [*map(slow, ("stall", "trickle", "hang"))])
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", ["cut", "rst"])
+def test_s1_what_was_cut_goes_on_where_it_ended(s3_server: S3Server, fault_proxy: FaultProxy, kind: str) -> None:
+    data = os.urandom(8 << 20)
+    s3_server.put("stores/large", data)
+    client: Any = make_client(fault_proxy.endpoint, s3_server.access_key, s3_server.secret_key)
+    fetched = Fetched(place_of(f"s3://{s3_server.bucket}/stores"), client)
+    assert bytes(fetched.read("large", 0, len(data))) == data  # how fast the store is, is known from here on
+    fault_proxy.calm()
+    chance = random.Random(11)
+    for _ in range(40):
+        fault_proxy.fault(kind, after=chance.randrange(len(data)), times=1)
+        assert bytes(fetched.read("large", 0, len(data))) == data
+    counts = fault_proxy.counts()
+    assert counts[kind] == 40
+    # Of each answer what has come since the last whole piece: an eighth of a quarter of a second's, on average.
+    assert counts["nbytes"] <= 1.25 * 40 * len(data)
+
+
+@pytest.mark.parametrize("kind", [*map(slow, ("stall", "trickle")), "hang"])
 def test_s2_answers_that_stand_still(undisturbed: Undisturbed, there: Open, fault_proxy: FaultProxy, kind: str) -> None:
     fault_proxy.fault(kind, p=0.05, path="shard-")
     fault_proxy.fault(kind, skip=5, times=1, path="shard-")
-    seen = Trained(there())
+    dataset = there()
+    seen = Trained(dataset)
     assert seen.batches == undisturbed.batches
     assert fault_proxy.counts()[kind]
-    # An answer that trickles would take hours: only that reaches this, and no load.
-    assert max(seen.waits_s[1:]) < 60
+    assert (dataset.statistics() or {})["hedges"]
+    # An answer that trickles would take hours, and the client gives up after ten seconds: only that reaches this.
+    assert max(seen.waits_s[1:]) < 8
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", ["hang", "stall"])
+def test_s2_nothing_that_is_asked_hangs(
+    undisturbed: Undisturbed, there: Open, fault_proxy: FaultProxy, kind: str
+) -> None:
+    fault_proxy.fault(kind, times=1, method="GET")  # the list of what there is, or the catalog
+    fault_proxy.fault(kind, times=1, skip=1, method="GET")
+    begun_s = time.monotonic()
+    dataset = there()
+    assert len(dataset) == COUNT
+    assert time.monotonic() - begun_s < 10
+    fault_proxy.fault(kind)  # nothing is answered any more, for a while
+    threading.Timer(6, fault_proxy.calm).start()
+    assert Trained(dataset).batches == undisturbed.batches
 
 
 @pytest.mark.parametrize(
@@ -93,6 +134,46 @@ def test_s3_servers_that_are_overrun(
     fault_proxy.fault("status", status=status, code=code, skip=3, times=times, headers={"Retry-After": "1"})
     assert Trained(dataset).batches == undisturbed.batches
     assert fault_proxy.counts()["status"] == times
+
+
+@pytest.mark.slow
+def test_s3_a_server_is_left_alone_as_long_as_it_asks_for_that(
+    undisturbed: Undisturbed, there: Open, fault_proxy: FaultProxy
+) -> None:
+    dataset = there()
+    asked = {"status": 503, "code": "SlowDown", "headers": {"Retry-After": "3"}}
+    fault_proxy.calm()
+    fault_proxy.fault("status", times=12, **asked)
+    begun_s = time.monotonic()
+    assert Trained(dataset).batches == undisturbed.batches
+    took_s = time.monotonic() - begun_s
+    # Those that were under way are refused together; then one asks, and once more for how long it is to wait.
+    refused = fault_proxy.counts()["status"]
+    assert took_s > 3
+    assert refused <= 12 + 2 * took_s / 3
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("status", [301, 302, 307, 308])
+def test_s3_who_is_sent_to_a_host_that_is_gone_is_told_so(there: Open, fault_proxy: FaultProxy, status: int) -> None:
+    dataset = there()
+    nobody = {"Location": "http://127.0.0.1:9/elsewhere"}
+    fault_proxy.fault("status", status=status, code="Moved", headers=nobody, path="shard-000007")
+    begun_s = time.monotonic()
+    with pytest.raises(SwiftLoaderError, match="sends us elsewhere") as caught:
+        Trained(dataset)
+    assert time.monotonic() - begun_s < 20  # two seconds; the client's own attempts would take a minute
+    assert "shard-000007" in str(caught.value)
+    assert sum("shard-000007" in path for _, path, *_ in fault_proxy.seen()) <= 8
+
+
+@pytest.mark.slow
+def test_s14_a_host_that_there_is_not_is_told_soon(s3_server: S3Server) -> None:
+    client: Any = make_client("http://no.such.host.invalid:9", s3_server.access_key, s3_server.secret_key)
+    begun_s = time.monotonic()
+    with pytest.raises(ShardError, match="no host of that name"):
+        ShardDataset("s3://bucket/set", FIELDS, client=client)
+    assert time.monotonic() - begun_s < 20  # one second, and what the resolver takes
 
 
 @pytest.mark.parametrize("status", [*map(slow, (403, 404, 301, 307))])
@@ -117,6 +198,26 @@ def test_s4_answers_that_are_not_what_was_asked_for(
     fault_proxy.fault(kind, times=1, skip=20, path="shard-")
     assert Trained(there()).batches == undisturbed.batches
     assert fault_proxy.counts()[kind] == 2
+
+
+@pytest.mark.slow
+def test_s4_an_etag_that_is_wrong_once(undisturbed: Undisturbed, there: Open, fault_proxy: FaultProxy) -> None:
+    dataset = there()
+    for skip in (0, 7, 20):
+        fault_proxy.fault("etag", times=1, skip=skip, path="shard-")
+    assert Trained(dataset).batches == undisturbed.batches
+    assert fault_proxy.counts()["etag"] == 3
+
+
+@pytest.mark.slow
+def test_s4_an_object_that_was_written_once_more_is_the_same(
+    s3_server: S3Server, undisturbed: Undisturbed, fault_proxy: FaultProxy
+) -> None:
+    put_set(undisturbed.folder, s3_server, "stores/again")
+    dataset = opened(s3_server, fault_proxy.endpoint, "stores/again", memory=1_500_000)
+    assert len(dataset.__getitems__(list(range(0, COUNT, 10)))) == 32  # of each shard
+    fault_proxy.fault("etag", path="shard-")
+    assert Trained(dataset).batches == undisturbed.batches
 
 
 @pytest.mark.slow
@@ -177,23 +278,34 @@ def test_s12_keys_that_expire(undisturbed: Undisturbed, there: Open, fault_proxy
     fault_proxy.fault("status", status=status, code="ExpiredToken", skip=6, times=3)
     assert Trained(dataset).batches == undisturbed.batches
     assert fault_proxy.counts()["status"] == 3
+    assert 1 <= (dataset.statistics() or {})["renewals"] <= 3  # several under way are refused together
 
 
 @pytest.mark.slow
-def test_s15_a_store_that_is_gone_comes_back(undisturbed: Undisturbed, there: Open, fault_proxy: FaultProxy) -> None:
+def test_s12_keys_that_have_expired_and_are_not_renewed(there: Open, fault_proxy: FaultProxy) -> None:
     dataset = there()
+    fault_proxy.fault("status", status=403, code="ExpiredToken")
+    with pytest.raises(SwiftLoaderError, match="keys have expired"):
+        Trained(dataset)
+
+
+@pytest.mark.parametrize("seconds", [slow(8), pytest.param(60, marks=pytest.mark.soak)])
+def test_s15_a_store_that_is_gone_comes_back(
+    undisturbed: Undisturbed, there: Open, fault_proxy: FaultProxy, seconds: int
+) -> None:
+    dataset = there(memory=700_000)
     gone_s: list[float] = []
 
     class Meanwhile(Trained):
         def after_a_batch(self) -> None:
             if len(self.batches) == 2:
                 gone_s.append(time.monotonic())
-                fault_proxy.gone(8)
+                fault_proxy.gone(seconds)
 
     seen = Meanwhile(dataset, data_queue_size=1)
     assert seen.batches == undisturbed.batches
     # It asks again at least every four seconds.
-    assert time.monotonic() - gone_s[0] < 8 + 15
+    assert seconds <= time.monotonic() - gone_s[0] < seconds + 15
 
 
 @pytest.mark.slow
