@@ -27,10 +27,11 @@ if TYPE_CHECKING:
     from swift_loader.stores.client import Client
     from swift_loader.stores.protocol import Found
 
-#: So long the store may be away; so long, if it has never been there; and so long, if nobody knows its name.
-_BUDGET_S, _FIRST_BUDGET_S, _NAMELESS_S = 120.0, 8.0, 1.0
+#: So long the store may be away; and so long, if it was never there: a machine that is busy is slow, and not gone.
+_BUDGET_S, _FIRST_BUDGET_S = 120.0, {Kind.NOWHERE: 1.0, Kind.LATER: 8.0}
 #: How often an answer may be of that kind.
-_TIMES = {Kind.ODD: 2, Kind.CUT: 8, Kind.EXPIRED: 2, Kind.LATER: 1 << 30, Kind.NOWHERE: 1 << 30}
+_AWAY = (Kind.LATER, Kind.SILENT, Kind.NOWHERE)
+_TIMES = {Kind.ODD: 2, Kind.CUT: 8, Kind.EXPIRED: 2, **dict.fromkeys(_AWAY, 1 << 30)}
 #: An object that is not there is not asked for again so soon.
 _MISSING_S = 5.0
 _AT_ONCE = 64
@@ -123,16 +124,14 @@ class Network:
                 self._renew(keys, is_expired=trouble.kind is Kind.EXPIRED)
 
     async def _looked_at(self, trouble: Trouble, name: str | None, asked_s: float, times: int) -> Trouble:
-        if trouble.kind in (Kind.LATER, Kind.NOWHERE):
+        if trouble.kind in _AWAY:
             return await self.outage.failed(self.objects, name or "", trouble, asked_s, times)
         if trouble.status is not None:
             self.outage.has_answered = True
         return trouble
 
     def _budget_s(self, kind: Kind) -> float:
-        if self.outage.has_answered:
-            return _BUDGET_S
-        return _NAMELESS_S if kind is Kind.NOWHERE else _FIRST_BUDGET_S
+        return _BUDGET_S if self.outage.has_answered else _FIRST_BUDGET_S.get(kind, _BUDGET_S)
 
     def _renew(self, keys: int, *, is_expired: bool) -> None:
         if keys == self._keys:  # nobody has meanwhile
@@ -150,7 +149,7 @@ async def _soon(ask: Callable[[], Awaitable[list[Found]]]) -> list[Found]:
             done, tasks = await asyncio.wait(tasks, timeout=wait_s, return_when=asyncio.FIRST_COMPLETED)
             if done:
                 return done.pop().result()
-        raise Failed(Trouble(Kind.LATER, None))
+        raise Failed(Trouble(Kind.SILENT, None))
     finally:
         for task in tasks:
             task.cancel()

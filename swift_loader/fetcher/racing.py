@@ -63,7 +63,7 @@ class Racing:
                 if arriving.covered != seen:
                     moved_s, seen = now, arriving.covered
                 if now - moved_s >= _STANDSTILL_S:
-                    raise Failed(Trouble(Kind.LATER, None))
+                    raise Failed(Trouble(Kind.SILENT, None))
                 if now < hedge_s:
                     continue
                 patience_s *= 2

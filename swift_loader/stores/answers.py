@@ -16,6 +16,7 @@ class Kind(Enum):
     CHANGED = "the object has been changed under us: it is not the one that was read before"
     EXISTS = "there is an object of that name already"
     LATER = "the store does not answer"
+    SILENT = "the store takes requests, and does not answer"
     NOWHERE = "there is no host of that name: look at the endpoint"
     CUT = "the store's answer ends before its end"
     ODD = "the store gives other bytes than were asked for"

@@ -20,6 +20,7 @@ from swift_loader.shards import ShardDataset
 from tests import elsewhere
 from tests.fault_proxy import FaultProxy
 from tests.s3_server import S3Server
+from tests.slow import slow
 
 FIELDS = ("x.npy", "cls")
 
@@ -70,8 +71,8 @@ def test_torchs_workers_are_forked_before_during_and_after_fetching(local: Path,
         assert there[5][1] == here[5][1]
 
 
-@pytest.mark.slow
-def test_forks_of_every_sort_while_others_fetch(url: str, s3_server: S3Server) -> None:
+@pytest.mark.parametrize("times", [slow(40), pytest.param(1000, marks=pytest.mark.soak)])
+def test_forks_of_every_sort_while_others_fetch(url: str, s3_server: S3Server, times: int) -> None:
     dataset = opened(url, s3_server)
     is_over = threading.Event()
 
@@ -82,18 +83,10 @@ def test_forks_of_every_sort_while_others_fetch(url: str, s3_server: S3Server) -
     reader = threading.Thread(target=read)
     reader.start()
     try:
-        forked(dataset, 40)
+        forked(dataset, times)
     finally:
         is_over.set()
         reader.join(60)
-
-
-@pytest.mark.soak
-def test_a_thousand_forks_while_others_fetch(url: str, s3_server: S3Server) -> None:
-    dataset = opened(url, s3_server)
-    reader = threading.Thread(target=lambda: [dataset[i % 600] for i in range(200_000)], daemon=True)
-    reader.start()
-    forked(dataset, 1000)
 
 
 def forked(dataset: ShardDataset, times: int) -> None:
@@ -120,6 +113,7 @@ def test_a_fetcher_that_is_killed_or_stopped_again_and_again(
 
 
 @pytest.mark.soak
+@pytest.mark.timeout(1800)
 def test_a_fetcher_that_is_killed_a_thousand_times_in_an_epoch(tmp_path: Path, s3_server: S3Server) -> None:
     local = elsewhere.set_in(tmp_path / "large", 40_000, 4_000, 4 << 20)
     url = f"s3://{s3_server.bucket}/killed"
