@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from time import monotonic
 from typing import Any
 
 from swift_loader.errors import SwiftLoaderError
@@ -11,7 +12,7 @@ from swift_loader.host.warn import warn_user
 #: What of it is told, by the names of `statistics()`.
 _TOLD = (
     "requests", "nbytes", "retries", "hedges", "refetches", "renewals", "runs", "ranges", "ranges_nbytes", "hits_kept",
-    "kept_nbytes", "waits",
+    "kept_nbytes", "waits", "wait_s",
 )  # fmt: skip
 #: What a million of requests that read costs, where most rent their buckets.
 _DOLLARS_PER_REQUEST = 0.4e-6
@@ -24,12 +25,13 @@ class Supply:
         ask = getattr(dataset, "store_statistics", None)
         self._ask: Callable[[], Mapping[str, Any] | None] | None = ask if callable(ask) else None
         self._before: Mapping[str, float] = {}
+        self._begun_s = monotonic()
         self._last: dict[str, float] = {}
         self._warned: set[str] = set()
 
     def begin(self) -> None:
         """What was fetched before was for others: all trainings of a host share what fetches."""
-        self._before = self._asked()
+        self._before, self._begun_s = self._asked(), monotonic()
 
     def figures(self) -> dict[str, float]:
         """Since then, as `statistics()` has it; of this host, and not of this rank alone."""
@@ -39,6 +41,7 @@ class Supply:
         if now:
             counts = {name: max(0.0, now.get(name, 0.0) - self._before.get(name, 0.0)) for name in _TOLD}
             self._last = {f"store_{name}": count for name, count in counts.items()}
+            self._last["store_bytes_per_s"] = counts["nbytes"] / max(1e-3, monotonic() - self._begun_s)
             self._last["store_dollars"] = counts["requests"] * _DOLLARS_PER_REQUEST
         return self._last
 

@@ -29,6 +29,8 @@ class Counts:
     kept_nbytes: int = 0
     waits: int = 0
     """Batches that were not there when they were wanted."""
+    wait_s: float = 0.0
+    """How long those waited, in all."""
     evicted_in_use: int = 0
     """Stretches that were let go of though they were needed still: there is too little memory."""
     warning: str = ""

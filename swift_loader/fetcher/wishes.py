@@ -48,6 +48,7 @@ class Wishes:
         Raises:
             Exception: if it cannot be had.
         """
+        begun_s = monotonic()
         self._counts.waits += 1
         nbytes = sum(one.end - one.begin for one in wanted)
         room_nbytes = self._holdings.room.nbytes
@@ -61,6 +62,7 @@ class Wishes:
         try:
             await self._had(connection, of, wanted)
         finally:
+            self._counts.wait_s += monotonic() - begun_s
             self._busy_nbytes -= nbytes
             async with self._turns:
                 self._turns.notify_all()

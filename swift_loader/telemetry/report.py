@@ -144,13 +144,15 @@ def fetched(count: Mapping[str, float]) -> str:
     if "store_requests" not in count:
         return ""
     said = {name: int(count[f"store_{name}"]) for name in ("requests", "retries", "hedges", "refetches", "waits")}
+    waited_s, rate = count.get("store_wait_s", 0.0), count.get("store_bytes_per_s", 0.0)
     parts = [
-        f"{counted(said['requests'], 'request')} for {nbytes(count['store_nbytes'])}, ${count['store_dollars']:.4f}",
+        f"{counted(said['requests'], 'request')} for {nbytes(count['store_nbytes'])}, {nbytes(rate)}/s",
+        f"${count['store_dollars']:.4f}",
         *([f"{nbytes(count['store_kept_nbytes'])} were kept here"] if count["store_kept_nbytes"] else []),
         *([f"{said['retries']:,} asked again"] if said["retries"] else []),
         *([f"{said['hedges']:,} asked twice at a time"] if said["hedges"] else []),
         *([f"{said['refetches']:,} damaged on their way"] if said["refetches"] else []),
-        *([f"{counted(said['waits'], 'batch')} waited for it"] if said["waits"] else []),
+        *([f"{counted(said['waits'], 'batch')} waited for it, {seconds(waited_s)} in all"] if said["waits"] else []),
     ]
     return ", ".join(parts)
 
