@@ -5,7 +5,6 @@ from __future__ import annotations
 import functools
 import os
 import pickle
-import random
 import shutil
 import tempfile
 import threading
@@ -19,8 +18,6 @@ import pytest
 
 from swift_loader.errors import ShardError, SwiftLoaderError
 from swift_loader.shards import ShardDataset, make_client
-from swift_loader.shards.url import place_of
-from swift_loader.stores.fetched import Fetched
 from tests.buckets import BATCH, COUNT, FIELDS, Trained, opened, put_set, write_set
 from tests.fault_proxy import FaultProxy
 from tests.s3_server import S3Server, binary
@@ -73,25 +70,6 @@ def test_s1_answers_that_are_cut(
     assert counts[kind]
     # Ranges for the first batches and whole shards behind them are each byte twice; what was cut is not begun again.
     assert counts["nbytes"] <= 3 * undisturbed.nbytes
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("kind", ["cut", "rst"])
-def test_s1_what_was_cut_goes_on_where_it_ended(s3_server: S3Server, fault_proxy: FaultProxy, kind: str) -> None:
-    data = os.urandom(8 << 20)
-    s3_server.put("stores/large", data)
-    client: Any = make_client(fault_proxy.endpoint, s3_server.access_key, s3_server.secret_key)
-    fetched = Fetched(place_of(f"s3://{s3_server.bucket}/stores"), client)
-    assert bytes(fetched.read("large", 0, len(data))) == data  # how fast the store is, is known from here on
-    fault_proxy.calm()
-    chance = random.Random(11)
-    for _ in range(40):
-        fault_proxy.fault(kind, after=chance.randrange(len(data)), times=1)
-        assert bytes(fetched.read("large", 0, len(data))) == data
-    counts = fault_proxy.counts()
-    assert counts[kind] == 40
-    # Of each answer what has come since the last whole piece: an eighth of a quarter of a second's, on average.
-    assert counts["nbytes"] <= 1.25 * 40 * len(data)
 
 
 @pytest.mark.parametrize("kind", [*map(slow, ("stall", "trickle")), "hang"])
@@ -165,15 +143,6 @@ def test_s3_who_is_sent_to_a_host_that_is_gone_is_told_so(there: Open, fault_pro
     assert time.monotonic() - begun_s < 20  # two seconds; the client's own attempts would take a minute
     assert "shard-000007" in str(caught.value)
     assert sum("shard-000007" in path for _, path, *_ in fault_proxy.seen()) <= 8
-
-
-@pytest.mark.slow
-def test_s14_a_host_that_there_is_not_is_told_soon(s3_server: S3Server) -> None:
-    client: Any = make_client("http://no.such.host.invalid:9", s3_server.access_key, s3_server.secret_key)
-    begun_s = time.monotonic()
-    with pytest.raises(ShardError, match="no host of that name"):
-        ShardDataset("s3://bucket/set", FIELDS, client=client)
-    assert time.monotonic() - begun_s < 20  # one second, and what the resolver takes
 
 
 @pytest.mark.parametrize("status", [*map(slow, (403, 404, 301, 307))])
