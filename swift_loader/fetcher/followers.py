@@ -109,7 +109,7 @@ class Follower:
     """Of each epoch that it has told of."""
     until: dict[int, int] = field(default_factory=dict)
     """Of plans that know of no runs: up to which step of each epoch."""
-    asked_for: set[int] = field(default_factory=set)
+    asked_for: int = -1
     """The step from which on one of its workers was asked to tell more."""
     steps: dict[Any, tuple[Step, float]] = field(default_factory=dict)
     """Where each connection is, and since when."""
@@ -174,9 +174,10 @@ class Follower:
             return {"tell": [epoch]}
         until = self.until.get(epoch)
         if until is not None:
-            is_near = step + _NEAR_STEPS >= until and until not in self.asked_for
-            self.asked_for = {until} if is_near else self.asked_for
-            return {"steps": [epoch, until]} if is_near else {}
+            # Who was asked may have died: where nothing was told in time, the next one is asked.
+            is_near = step + _NEAR_STEPS >= until and (until != self.asked_for or step >= until)
+            self.asked_for = until if is_near else self.asked_for
+            return {"steps": [epoch, max(until, step)]} if is_near else {}
         is_near = self.goes_on and self.courses[epoch].left <= _LEFT
         return {"tell": [epoch + 1]} if is_near and epoch + 1 not in self.courses else {}
 
