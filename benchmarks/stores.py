@@ -3,11 +3,13 @@
 Measures, by `--samples`: `raw`, 150 kB records, batches of 256; `jpeg`, 400x400 JPEG files of 30 kB, decoded, cropped,
 resized to 224, float32, batches of 64; `first`, the first batch of 64 records through a proxy that waits 30 ms before
 it answers and gives each connection 85 MB/s. Server (SeaweedFS), fetcher, workers (2) and training share the machine's
-cores. Each side is a process of its own, by turns; nothing is kept between epochs, so each byte is downloaded in each
-epoch. The figure is that of whole epochs after the first; `first` counts from the construction of the dataset on, once
-workers are running, and from the call of the training's first step.
+cores. Each side is a process of its own, by turns. `folder`: the same shards on the local disk. `bucket`: with memory
+too small for the set, so each byte is downloaded in each epoch; `bucket, stays`: with the memory that is taken where
+nothing is said, so the set is downloaded in the first epoch alone. `webdataset`: torch's DataLoader with webdataset,
+which reads the same shards of the same server by curl. The figure is that of whole epochs after the first; `first`
+counts from the construction of the dataset on, once workers are running, and from the call of the first step.
 
-Leaves out: real networks and what they cost; several hosts.
+Leaves out: real networks and what they cost; several hosts; LitData's streaming.
 
 Command: `python -m benchmarks.stores --samples raw`. The last table is `results/stores.txt`.
 
@@ -33,12 +35,16 @@ from swift_loader import SwiftLoader
 from swift_loader.plan.plan import EpochPlan
 from swift_loader.plan.runs import Runs
 from swift_loader.shards import ShardDataset, create, store_at
+from swift_loader.shards.url import place_of
 from swift_loader.stores.client import Client
 from swift_loader.stores.credentials import Credentials
+from swift_loader.stores.obstore import Objects
 
 SHAPE = (3, 224, 224)
 SIZES = {"raw": (8192, 256, 64 << 20), "jpeg": (6144, 64, 64 << 20), "first": (4096, 64, 64 << 20)}
 WORKERS, EPOCHS, ROUNDS = 2, 3, 2
+#: Of the fetcher, where nothing is to stay: room for what is open and what comes next, and for less than two sets.
+MEMORY = {"raw": 1300 << 20, "jpeg": 500 << 20}
 WAIT_S, RATE = 0.03, 85e6
 LINGERS_S = 2.0
 
@@ -70,21 +76,43 @@ def opened(kind: str, where: str, endpoint: str, memory: int | None = None) -> S
     return ShardDataset(where, ("x.npy", "cls"), client=client, memory=memory)
 
 
-def epochs(kind: str, where: str, endpoint: str) -> dict[str, Any]:
-    dataset = opened(kind, where, endpoint)
+def timed(loader: Any, count: int) -> float:
+    """Samples a second, of the epochs after the first."""
     took = []
+    for _ in range(EPOCHS):
+        begun = time.perf_counter()
+        rows = sum(len(batch[1]) for batch in loader)
+        took.append(time.perf_counter() - begun)
+        assert rows == count
+    return (EPOCHS - 1) * count / sum(took[1:])
+
+
+def epochs(kind: str, where: str, endpoint: str, memory: int | None) -> dict[str, Any]:
+    dataset = opened(kind, where, endpoint, memory)
     with SwiftLoader.from_dataset(dataset, SIZES[kind][1], 1, WORKERS, seed=1) as loader:
-        for _ in range(EPOCHS):
-            begun = time.perf_counter()
-            rows = sum(len(batch[1]) for batch in loader)
-            took.append(time.perf_counter() - begun)
-    assert rows == len(dataset)
-    rate = (EPOCHS - 1) * rows / sum(took[1:])
-    return {
-        "samples_per_s": rate,
-        "gb_per_s": rate * dataset.catalog.nbytes / rows / 1e9,
-        "fetched": dataset.statistics(),
-    }
+        rate = timed(loader, len(dataset))
+    gb_per_s = rate * dataset.catalog.nbytes / len(dataset) / 1e9
+    return {"samples_per_s": rate, "gb_per_s": gb_per_s, "fetched": dataset.statistics()}
+
+
+def of_webdataset(kind: str, where: str, endpoint: str) -> dict[str, Any]:
+    import webdataset
+    from torch.utils.data import DataLoader
+
+    dataset = opened(kind, where, endpoint)
+    client = Client(endpoint, Credentials.given("testkey", "testsecret"))
+    count, nbytes = len(dataset), dataset.catalog.nbytes
+    names = [dataset.catalog.name(number) for number in range(len(dataset.catalog.rows))]
+    objects = Objects(place_of(where), client)
+    urls = [f"pipe:curl -s -f '{objects.signed(name)}'" for name in names]
+    stream = webdataset.WebDataset(urls, shardshuffle=len(urls), empty_check=False).shuffle(1000)
+    if kind == "jpeg":
+        stream = stream.decode("pil").to_tuple("jpg", "cls").map(decoded)
+    else:
+        stream = stream.decode().to_tuple("x.npy", "cls")
+    batches = stream.batched(SIZES[kind][1])
+    rate = timed(DataLoader(batches, batch_size=None, num_workers=WORKERS, multiprocessing_context="spawn"), count)
+    return {"samples_per_s": rate, "gb_per_s": rate * nbytes / count / 1e9, "fetched": {}}
 
 
 def first(where: str, endpoint: str) -> dict[str, Any]:
@@ -135,38 +163,49 @@ def run_first(url: str, port: int) -> None:
     with FaultProxy(port) as proxy:
         proxy.shape(ttfb=WAIT_S, rate=RATE)
         for _ in range(ROUNDS + 1):
-            told.append(measured(["--side", "first", url, proxy.endpoint]))
+            told.append(measured(["--side", "first", url, proxy.endpoint, "0"]))
             time.sleep(LINGERS_S)
     batches = ", ".join(f"{one['batch_s']:.2f}" for one in told)
     print(f"first batch of 64: {batches} s; the dataset: {min(one['dataset_s'] for one in told):.2f} s")
 
 
 def run_epochs(kind: str, local: str, url: str, endpoint: str) -> None:
-    sides: dict[str, list[dict[str, Any]]] = {"folder": [], "bucket": []}
+    how = {
+        "folder": [kind, local, "", "0"],
+        "bucket": [kind, url, endpoint, str(MEMORY[kind])],
+        "bucket, stays": [kind, url, endpoint, "0"],
+        "webdataset": ["webdataset-" + kind, url, endpoint, "0"],
+    }
+    sides: dict[str, list[dict[str, Any]]] = {name: [] for name in how}
     for _ in range(ROUNDS):
-        sides["folder"].append(measured(["--side", kind, local, ""]))
-        sides["bucket"].append(measured(["--side", kind, url, endpoint]))
+        for name, words in how.items():
+            sides[name].append(measured(["--side", *words]))
     for name, rounds in sides.items():
         best = max(rounds, key=lambda one: one["samples_per_s"])
         rates = ", ".join(f"{each['samples_per_s']:,.0f}" for each in rounds)
-        print(f"{name:8} {best['samples_per_s']:10,.0f} samples/s {best['gb_per_s']:6.2f} GB/s   (rounds: {rates})")
-    pairs = zip(sides["folder"], sides["bucket"], strict=True)
-    ratios = [bucket["samples_per_s"] / folder["samples_per_s"] for folder, bucket in pairs]
-    print(f"bucket / folder: {', '.join(format(ratio, '.2f') for ratio in ratios)}")
+        print(f"{name:14} {best['samples_per_s']:10,.0f} samples/s {best['gb_per_s']:6.2f} GB/s   (rounds: {rates})")
+    for name, other in (("bucket", "folder"), ("bucket, stays", "folder"), ("bucket", "webdataset")):
+        pairs = zip(sides[name], sides[other], strict=True)
+        ratios = ", ".join(f"{one['samples_per_s'] / two['samples_per_s']:.2f}" for one, two in pairs)
+        print(f"{name} / {other}: {ratios}")
     print({name: value for name, value in sides["bucket"][-1]["fetched"].items() if value})
 
 
 def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("--samples", choices=sorted(SIZES), default="raw")
-    parser.add_argument("--side", nargs=3)
+    parser.add_argument("--side", nargs=4)
     arguments = parser.parse_args()
     if arguments.side is None:
         run(arguments.samples)
-    elif arguments.side[0] == "first":
-        print(json.dumps(first(*arguments.side[1:])))
+        return
+    kind, where, endpoint, memory = arguments.side
+    if kind == "first":
+        print(json.dumps(first(where, endpoint)))
+    elif kind.startswith("webdataset-"):
+        print(json.dumps(of_webdataset(kind.removeprefix("webdataset-"), where, endpoint)))
     else:
-        print(json.dumps(epochs(*arguments.side)))
+        print(json.dumps(epochs(kind, where, endpoint, int(memory) or None)))
 
 
 if __name__ == "__main__":
