@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import argparse
 import os
+import secrets
 import sys
 import time
 from typing import Any, NamedTuple
@@ -20,6 +21,7 @@ from torch import nn
 from swift_loader.cli import digits
 from swift_loader.cli.naming import positive
 from swift_loader.loader import SwiftLoader
+from swift_loader.settings.ray_engine import RayEngine
 
 _HOST = "127.0.0.1"
 _LEARNING_RATE = 4e-3
@@ -33,6 +35,8 @@ class Plan(NamedTuple):
     epochs: int
     batch_size: int
     seed: int
+    cluster: str = ""
+    """The address of a Ray cluster, whose workers make the batches."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -41,11 +45,26 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--epochs", type=positive, default=30, help="default: %(default)s")
     parser.add_argument("--batch-size", type=positive, default=32, help="per consumer (default: %(default)s)")
     parser.add_argument("--seed", type=int, default=1, help="default: %(default)s")
+    parser.add_argument(
+        "--ray", action="store_true", help="the workers are on a Ray cluster, which begins and ends here"
+    )
 
 
 def run(arguments: argparse.Namespace) -> int:
     """Starts the ranks and waits for them; a rank that fails ends the others, and its error is shown."""
     plan = Plan(arguments.ranks, arguments.workers, arguments.epochs, arguments.batch_size, arguments.seed)
+    if not arguments.ray:
+        return _run(plan)
+    os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
+    if os.environ.setdefault("RAY_AUTH_MODE", "token") == "token":
+        os.environ.setdefault("RAY_AUTH_TOKEN", secrets.token_hex(32))  # of the ranks too
+    from swift_loader.engines.ray import own_cluster
+
+    with own_cluster(2 * plan.ranks * plan.workers) as cluster:  # two loaders each
+        return _run(plan._replace(cluster=cluster))
+
+
+def _run(plan: Plan) -> int:
     # The store listens here, from before the ranks start until they are gone, on a port that the system chose: nobody
     # can take the port in between.
     store = dist.TCPStore(_HOST, 0, is_master=True, wait_for_workers=False)
@@ -78,7 +97,8 @@ def _train_and_report(rank: int, plan: Plan, device: torch.device) -> None:
         "dataset_class": digits.Digits,
         "batch_size": plan.batch_size,
         "nb_consumer": plan.ranks,
-        "worker_per_consumer": plan.workers,
+        "worker_per_consumer": 0 if plan.cluster else plan.workers,
+        "engine": RayEngine(plan.cluster, workers=plan.workers) if plan.cluster else "local",
         "seed": plan.seed,
     }
     train_loader = SwiftLoader(dataset_kwargs={**training._asdict(), "augment": True}, shuffle=True, **shared)

@@ -15,6 +15,7 @@ from __future__ import annotations
 import contextlib
 import mmap
 import os
+import re
 import threading
 import time
 from concurrent.futures import Future
@@ -38,7 +39,7 @@ except ImportError as error:  # pragma: no cover - the extra is installed where 
     raise ConfigError("workers on a Ray cluster need the package ray: pip install 'swift-loader[ray]'") from error
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
     from swift_loader.settings.ray_engine import RayEngine
     from swift_loader.wire.messages import Setup
@@ -50,7 +51,8 @@ _SOON_S, _LATER_S = 0.1, 1.0
 _PENDING_TOLD_S = 10.0
 #: A porter that does not reach its server tries again for so long; the actor is asked anew then.
 _WAIT_S = 3.0
-_NOT_TOLD = ("node:", "object_store", "memory")
+#: What Ray counts for itself: of nodes, its store, and placement groups.
+_IS_ITS_OWN = re.compile("^node:|^object_store|^memory|_group_")
 #: Of an actor's name, where a loader of this job has it already.
 _TRIES = 100
 
@@ -217,7 +219,7 @@ class _Look:
 
 
 def _shown(resources: dict[str, float]) -> str:
-    told = {name: value for name, value in sorted(resources.items()) if not name.startswith(_NOT_TOLD)}
+    told = {name: value for name, value in sorted(resources.items()) if not _IS_ITS_OWN.search(name)}
     return str({name: int(value) if value == int(value) else value for name, value in told.items()})
 
 
@@ -258,6 +260,17 @@ def _packed(recipe: Recipe) -> Any:
 
 
 # ---- the cluster
+
+
+@contextlib.contextmanager
+def own_cluster(cpus: int) -> Iterator[str]:
+    """A cluster of this machine alone, for as long as this is entered: its address. All processes need one token."""
+    ray.init(num_cpus=cpus, include_dashboard=False, _node_ip_address="127.0.0.1", logging_level="warning")
+    try:
+        yield ray.get_runtime_context().gcs_address
+    finally:
+        ray.shutdown()
+
 
 _lock = threading.Lock()
 _users = 0

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import re
+import shutil
 import subprocess
 import sys
+import tempfile
 
 import pytest
 
@@ -23,6 +26,47 @@ def test_a_cluster_without_room_is_told_and_workers_here_go_on():
         assert "it asks for {'CPU': 2}; there are {'CPU': 1} in all, of which {'CPU': 1} are free" in text
     assert note.endswith("It is used as soon as it has one")
     assert error.startswith("swift-worker-c0w0 could not be started: ")
+
+
+def script(*words: str) -> str:
+    """What an example, or the command, prints on a cluster of its own."""
+    folder = tempfile.mkdtemp(prefix="ray-")
+    environment = {**on_ray.as_ray_wants_it(), "RAY_TMPDIR": folder}
+    environment.pop("RAY_ADDRESS", None)
+    try:
+        done = subprocess.run(
+            [sys.executable, "-W", "ignore", *words],
+            cwd=on_ray.ROOT, env=environment, capture_output=True, text=True, check=False, timeout=200,
+        )  # fmt: skip
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
+
+
+@pytest.mark.slow
+def test_the_demo_has_its_workers_on_a_cluster_of_its_own():
+    told = script("-m", "swift_loader.cli.main", "demo", "--ray", "--epochs", "2")
+    assert "test accuracy" in told
+    assert "swift-c0g0" in told
+
+
+@pytest.mark.slow
+def test_an_example_trains_without_ray_train():
+    told = script("examples/ray/plain.py")
+    assert told.count("2048 different pictures") == 2
+
+
+@pytest.mark.soak
+def test_an_example_trains_with_ray_train():
+    assert re.search(r"loss [\d.]+ in epoch 3", script("examples/ray/train.py"))
+
+
+@pytest.mark.soak
+def test_an_example_goes_on_from_its_checkpoint_when_a_rank_has_died():
+    told = script("examples/ray/train.py", "--fail-once")
+    assert re.search(r"loss [\d.]+ in epoch 3", told)
+    assert re.search(r"rank [01] goes on in epoch 1", told)
 
 
 @pytest.mark.slow
