@@ -142,7 +142,7 @@ def upload(folder: Path, url: str, client: Client) -> None:
         store.replace(path.name, path.read_bytes())
 
 
-def run(kind: str) -> None:
+def run(kind: str, rounds: int) -> None:
     from tests.s3_server import S3Server
 
     with tempfile.TemporaryDirectory() as folder, S3Server(Path(folder) / "server") as server:
@@ -151,33 +151,34 @@ def run(kind: str) -> None:
         url = f"s3://{server.bucket}/set"
         upload(local, url, Client(server.endpoint, Credentials.given(server.access_key, server.secret_key)))
         if kind == "first":
-            run_first(url, server.port)
+            run_first(url, server.port, rounds)
         else:
-            run_epochs(kind, str(local), url, server.endpoint)
+            run_epochs(kind, {"folder": str(local), "bucket": url}, server.endpoint, rounds)
 
 
-def run_first(url: str, port: int) -> None:
+def run_first(url: str, port: int, rounds: int) -> None:
     from tests.fault_proxy import FaultProxy
 
     told = []
     with FaultProxy(port) as proxy:
         proxy.shape(ttfb=WAIT_S, rate=RATE)
-        for _ in range(ROUNDS + 1):
+        for _ in range(rounds + 1):
             told.append(measured(["--side", "first", url, proxy.endpoint, "0"]))
             time.sleep(LINGERS_S)
     batches = ", ".join(f"{one['batch_s']:.2f}" for one in told)
     print(f"first batch of 64: {batches} s; the dataset: {min(one['dataset_s'] for one in told):.2f} s")
 
 
-def run_epochs(kind: str, local: str, url: str, endpoint: str) -> None:
+def run_epochs(kind: str, where: dict[str, str], endpoint: str, count: int) -> None:
+    url = where["bucket"]
     how = {
-        "folder": [kind, local, "", "0"],
+        "folder": [kind, where["folder"], "", "0"],
         "bucket": [kind, url, endpoint, str(MEMORY[kind])],
         "bucket, stays": [kind, url, endpoint, "0"],
         "webdataset": ["webdataset-" + kind, url, endpoint, "0"],
     }
     sides: dict[str, list[dict[str, Any]]] = {name: [] for name in how}
-    for _ in range(ROUNDS):
+    for _ in range(count):
         for name, words in how.items():
             sides[name].append(measured(["--side", *words]))
     for name, rounds in sides.items():
@@ -194,10 +195,11 @@ def run_epochs(kind: str, local: str, url: str, endpoint: str) -> None:
 def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("--samples", choices=sorted(SIZES), default="raw")
+    parser.add_argument("--rounds", type=int, default=ROUNDS)
     parser.add_argument("--side", nargs=4)
     arguments = parser.parse_args()
     if arguments.side is None:
-        run(arguments.samples)
+        run(arguments.samples, arguments.rounds)
         return
     kind, where, endpoint, memory = arguments.side
     if kind == "first":
