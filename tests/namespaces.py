@@ -12,7 +12,7 @@ from dataclasses import dataclass
 _numbers = itertools.count()
 
 
-def _ip(*words: str) -> None:
+def ip(*words: str) -> None:
     subprocess.run(["ip", *words], check=True, capture_output=True, timeout=30)
 
 
@@ -33,17 +33,17 @@ class Network:
     def cut(self) -> None:
         """Nobody is told."""
         # At the far end: were it this one, the way there would be another, and somebody else might answer.
-        _ip("-n", self.name, "link", "set", "eth0", "down")
+        ip("-n", self.name, "link", "set", "eth0", "down")
 
     def mend(self) -> None:
-        _ip("-n", self.name, "link", "set", "eth0", "up")
+        ip("-n", self.name, "link", "set", "eth0", "up")
 
     def swallow(self) -> None:
         """What is sent from there vanishes; what is sent from here arrives."""
-        _ip("-n", self.name, "route", "add", "blackhole", f"{self.here}/32")
+        ip("-n", self.name, "route", "add", "blackhole", f"{self.here}/32")
 
     def mend_swallowing(self) -> None:
-        _ip("-n", self.name, "route", "del", "blackhole", f"{self.here}/32")
+        ip("-n", self.name, "route", "del", "blackhole", f"{self.here}/32")
 
     def slow_down(self, rate: str) -> None:
         """So much a second, as ``tc`` says it, from there to here."""
@@ -59,13 +59,13 @@ def network() -> Iterator[Network]:
     net = f"10.{199 + number % 50}.{os.getpid() % 250}"
     made = Network(name, link, f"{net}.1", f"{net}.2")
     try:
-        _ip("netns", "add", name)
-        _ip("link", "add", link, "type", "veth", "peer", "name", "eth0", "netns", name)
-        _ip("addr", "add", f"{made.here}/24", "dev", link)
-        _ip("link", "set", link, "up")
-        _ip("-n", name, "addr", "add", f"{made.there}/24", "dev", "eth0")
-        _ip("-n", name, "link", "set", "eth0", "up")
-        _ip("-n", name, "link", "set", "lo", "up")
+        ip("netns", "add", name)
+        ip("link", "add", link, "type", "veth", "peer", "name", "eth0", "netns", name)
+        ip("addr", "add", f"{made.here}/24", "dev", link)
+        ip("link", "set", link, "up")
+        ip("-n", name, "addr", "add", f"{made.there}/24", "dev", "eth0")
+        ip("-n", name, "link", "set", "eth0", "up")
+        ip("-n", name, "link", "set", "lo", "up")
         yield made
     finally:
         subprocess.run(["ip", "netns", "del", name], check=False, capture_output=True, timeout=30)

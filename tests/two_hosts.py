@@ -17,26 +17,12 @@ import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
+from tests.namespaces import ip
 from tests.served_streams import ROOT
 
 _HERE, _THERE = "10.77.0.1", "10.77.0.2"
 _PORT = 6399
 _UP_S = 60.0
-
-
-def ip(*words: str) -> None:
-    subprocess.run(["ip", *words], check=True, capture_output=True, timeout=10)
-
-
-def can_be_made() -> bool:
-    """Whether this process may make namespaces."""
-    name = f"swifttry{os.getpid()}"
-    try:
-        ip("netns", "add", name)
-        ip("netns", "del", name)
-    except (OSError, subprocess.SubprocessError):
-        return False
-    return True
 
 
 class Hosts:

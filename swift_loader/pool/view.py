@@ -38,6 +38,23 @@ class Onlooker(Protocol):
         ...
 
 
+class Nobody:
+    """Who looks on where nobody does."""
+
+    def heard(self, worker: int, what: str) -> None:
+        """See `Onlooker`."""
+
+    def lost(self, worker: int, what: str) -> None:
+        """See `Onlooker`."""
+
+    def ticked(self) -> None:
+        """See `Onlooker`."""
+
+    def lane_of(self, _thread: str) -> Lane | None:
+        """See `Onlooker`."""
+        return None
+
+
 class View:
     """One pool, seen from outside."""
 

@@ -22,7 +22,7 @@ from swift_loader.net.values import Unsayable
 from swift_loader.orders.tickets import Failed
 from swift_loader.serving.larder import Answer, Ask, Patron
 from swift_loader.serving.saying import Parts, batch_frame, failure_frame, unsayable
-from swift_loader.serving.workshop import Nobody, Workshop, Workshops
+from swift_loader.serving.workshop import Workshop, Workshops
 from swift_loader.worker.porter import ORDER
 
 if TYPE_CHECKING:
@@ -31,8 +31,6 @@ if TYPE_CHECKING:
     from swift_loader.net.doorman import Guest
     from swift_loader.net.receiver import Frame
     from swift_loader.plan.plan import Plan
-
-__all__ = ["Desk", "Nobody"]
 
 #: More than this is not asked for by a client that orders into buffers which it has.
 _MOST_OPEN = 4096

@@ -47,6 +47,7 @@ from swift_loader.orders.tickets import Failed, Full
 from swift_loader.pool.budget import budget_of
 from swift_loader.pool.pool import Pool
 from swift_loader.pool.reuse import with_memory
+from swift_loader.pool.view import Nobody
 from swift_loader.travel.payload import unpack
 from swift_loader.wire import messages
 from swift_loader.wire.channel import SocketChannel
@@ -57,7 +58,6 @@ from swift_loader.worker.porter import ORDER
 if TYPE_CHECKING:
     from swift_loader.batch.layout import BatchSpec
     from swift_loader.net.receiver import Frame, Receiver
-    from swift_loader.pool.view import Lane
     from swift_loader.wire.recipe import Recipe
 
 _TURN_S = 0.5
@@ -121,7 +121,7 @@ class Group:
         config = recipe.config
         # The workers first: until there are other threads they can be copies of this process, dataset class and all.
         budget = budget_of(config.memory_budget, config.consumer_count)
-        self._pool = Pool(self._recipe, sites_for(self._recipe), budget, _Nobody())
+        self._pool = Pool(self._recipe, sites_for(self._recipe), budget, Nobody())
         self._pool.begin_asked()
         self._plan = self._pool.open()
         keys = Keys(key_file(placing.key))
@@ -223,23 +223,6 @@ class Group:
         if porter is not None:
             report = FailureReport.of(error, "make batches on the cluster")
             porter.say(LEAVING, messages.write_pickled(messages.FAILURE, Failure(0, report)))
-
-
-class _Nobody:
-    """Looks on."""
-
-    def heard(self, worker: int, what: str) -> None:
-        """See `Onlooker`."""
-
-    def lost(self, worker: int, what: str) -> None:
-        """See `Onlooker`."""
-
-    def ticked(self) -> None:
-        """See `Onlooker`."""
-
-    def lane_of(self, _thread: str) -> Lane | None:
-        """See `Onlooker`."""
-        return None
 
 
 class _Porter:

@@ -15,12 +15,12 @@ from swift_loader.engines.choose import sites_for
 from swift_loader.errors import SwiftLoaderError
 from swift_loader.pool.budget import budget_of, slots_allowed
 from swift_loader.pool.pool import Pool
+from swift_loader.pool.view import Nobody
 from swift_loader.serving.larder import Answer, Ask, Larder, Patron
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from swift_loader.pool.view import Lane
     from swift_loader.wire.recipe import Recipe
 
 #: A workshop that nobody has used for so long is closed: its workers end, and their memory is free.
@@ -164,23 +164,6 @@ class Workshops:
             self._open.clear()
         for workshop in workshops:
             workshop.end()
-
-
-class Nobody:
-    """Looks on."""
-
-    def heard(self, worker: int, what: str) -> None:
-        """See `Onlooker`."""
-
-    def lost(self, worker: int, what: str) -> None:
-        """See `Onlooker`."""
-
-    def ticked(self) -> None:
-        """See `Onlooker`."""
-
-    def lane_of(self, _thread: str) -> Lane | None:
-        """See `Onlooker`."""
-        return None
 
 
 def _nothing() -> None:

@@ -19,8 +19,9 @@ from typing import NamedTuple
 import pytest
 
 from tests import on_ray
+from tests.namespaces import can_be_made
 from tests.served_streams import ROOT
-from tests.two_hosts import Hosts, can_be_made, two_hosts
+from tests.two_hosts import Hosts, two_hosts
 
 pytestmark = pytest.mark.skipif(not can_be_made(), reason="network namespaces need root and iproute2")
 #: What is promised where other workers live. The bound is the consumer's own: 3 s of silence are waited for, and what
