@@ -1,6 +1,6 @@
 """Workers on a Ray cluster: beside workers of this host, and beside Ray Data's `iter_torch_batches`.
 
-Measures: seconds of one epoch on a cluster of this machine with 2 CPUs, the start of the loader (or of the iterator)
+Measures: seconds of one epoch on a cluster of this machine, the start of the loader (or of the iterator)
 included; those from its first batch on; and the CPU that the training process takes for a batch, all its threads
 counted. Both sides of a row run one after the other, each in a process with a cluster of its own, in alternating
 rounds; the median of each.
@@ -127,7 +127,7 @@ def child(side: str, case: str, count: int) -> None:
 
     assert SwiftLoader  # imported now, as all else that takes time
     if side != "local":
-        ray.init(num_cpus=2, include_dashboard=False, _node_ip_address="127.0.0.1", log_to_driver=False)
+        ray.init(num_cpus=4, include_dashboard=False, _node_ip_address="127.0.0.1", log_to_driver=False)
     began = time.perf_counter()
     if side == "data":
         seen, on, used = went_through(rows(case, count).iter_torch_batches(batch_size=CASES[case][2]))
@@ -163,7 +163,7 @@ def train(side: str, case: str, count: int) -> None:
         took = time.perf_counter() - began
         ray.train.report({"took": took, "on": on, "seen": seen})
 
-    ray.init(num_cpus=4, include_dashboard=False, _node_ip_address="127.0.0.1", log_to_driver=False)
+    ray.init(num_cpus=6, include_dashboard=False, _node_ip_address="127.0.0.1", log_to_driver=False)
     with tempfile.TemporaryDirectory() as folder:
         trainer = TorchTrainer(
             each,
