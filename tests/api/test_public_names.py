@@ -30,7 +30,7 @@ SIGNATURES = {
     ),
     "from_dataset": "dataset, batch_size, nb_consumer, worker_per_consumer, shuffle=True, **settings",
     "connect": "servers, key=None, **settings",
-    "serve": "self, address='tcp://127.0.0.1:5557', key=None",
+    "serve": "self, address='tcp://127.0.0.1:5557', key=None, version=None",
     "start": "self, consumer_index, device=None, to_device=None",
     "set_epoch": "self, epoch",
     "state_dict": "self",
