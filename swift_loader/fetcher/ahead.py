@@ -8,7 +8,7 @@ from typing import Any
 
 from swift_loader.fetcher.counts import Counts
 from swift_loader.fetcher.followers import Follower, Wanted
-from swift_loader.fetcher.holdings import Holdings
+from swift_loader.fetcher.holdings import Holding, Holdings
 from swift_loader.fetcher.sets import ShardSet
 from swift_loader.fetcher.waiting import Gate, happens
 from swift_loader.stores.page import CELLS
@@ -199,13 +199,28 @@ class Ahead:
         shard, begin, end = await of.range_of(sample, count)
         if end <= begin:
             return
-        one = self._holdings.find(of.key(shard), begin, end)
-        if one is None:
-            one = self._holdings.fetch(of, shard, begin, end, run=True)
-            self._counts.runs += 1
-        one.is_wanted = one.is_wanted or (follower, wanted.epoch, wanted.number) in self._wanted
+        there = self._holdings.find(of.key(shard), begin, end)
+        ones = [there] if there is not None else await self._filled_up(of, shard, sample, count)
         first, last = (wanted.epoch, wanted.first_step), (wanted.epoch, wanted.last_step)
-        before = one.uses.get(follower, (first, last))
-        one.uses[follower] = min(before[0], first), max(before[1], last)
-        if one.coming is not None:
-            await asyncio.shield(one.coming)
+        is_wanted = (follower, wanted.epoch, wanted.number) in self._wanted
+        for one in ones:
+            one.is_wanted = one.is_wanted or is_wanted
+            before = one.uses.get(follower, (first, last))
+            one.uses[follower] = min(before[0], first), max(before[1], last)
+        for one in ones:
+            if one.coming is not None:
+                await asyncio.shield(one.coming)
+
+    async def _filled_up(self, of: ShardSet, shard: int, sample: int, count: int) -> list[Holding]:
+        """What these samples of a shard are in: what is there of them, and what comes now of the rest.
+
+        Other epochs have cut runs elsewhere. What is kept on a disk is looked for, and so fetched, as it was cut.
+        """
+        key, is_cut_anew = of.key(shard), self._holdings.kept is None
+        samples = (sample, sample + count)
+        for first, behind in self._holdings.missing(key, *samples) if is_cut_anew else [samples]:
+            _, begin, end = await of.range_of(first, behind - first)
+            if begin < end:
+                self._holdings.fetch(of, shard, begin, end, run=True).samples = first, behind
+                self._counts.runs += 1
+        return self._holdings.with_samples(key, *samples)

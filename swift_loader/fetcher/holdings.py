@@ -56,6 +56,8 @@ class Holding:
     """Though nobody needs it now."""
     is_wanted: bool = False
     """Somebody waits for it, and not only the plan."""
+    samples: tuple[int, int] = (0, 0)
+    """Of the set, those that it has: the first, and behind the last. None where it is no run of the plan."""
     stretch: Stretch | None = None
     coming: asyncio.Task[None] | None = None
     since_s: float = field(default_factory=monotonic)
@@ -106,6 +108,19 @@ class Holdings:
                     return one
                 found = found or one
         return found
+
+    def with_samples(self, key: int, first: int, behind: int) -> list[Holding]:
+        """The runs that have some of these samples, or will."""
+        return [one for one in self._by_key.get(key, ()) if one.samples[0] < behind and first < one.samples[1]]
+
+    def missing(self, key: int, first: int, behind: int) -> list[tuple[int, int]]:
+        """What of these samples no run has, nor will."""
+        found: list[tuple[int, int]] = []
+        for begin, end in sorted(one.samples for one in self.with_samples(key, first, behind)):
+            if first < begin:
+                found.append((first, begin))
+            first = max(first, end)
+        return found + [(first, behind)] * (first < behind)
 
     def all(self) -> list[Holding]:
         """Each of them."""
