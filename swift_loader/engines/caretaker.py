@@ -15,6 +15,7 @@ from swift_loader.engines.placed import Placed, Placing
 from swift_loader.engines.server import interpreter, pidfd_of, status_of
 from swift_loader.errors import FailureReport, WorkerStartFailed
 from swift_loader.host.memfile import memory_file
+from swift_loader.host.writing import write_all
 from swift_loader.pool.failures import ending
 from swift_loader.wire import messages
 
@@ -76,8 +77,7 @@ class Caretaker:
         self._ends = made
         payload_fd = memory_file("swift-payload")
         try:
-            with open(payload_fd, "wb", closefd=False) as file:
-                file.write(payload)
+            write_all(payload_fd, payload)
             made.ours.send(messages.write_pickled(messages.SETUP, self._placing), [payload_fd])
         finally:
             os.close(payload_fd)

@@ -145,7 +145,7 @@ async def _soon(ask: Callable[[], Awaitable[list[Found]]]) -> list[Found]:
     tasks: set[asyncio.Task[list[Found]]] = set()
     try:
         for wait_s in _LIST_S:
-            tasks.add(asyncio.ensure_future(_of(ask)))
+            tasks.add(asyncio.ensure_future(ask()))
             done, tasks = await asyncio.wait(tasks, timeout=wait_s, return_when=asyncio.FIRST_COMPLETED)
             if done:
                 return done.pop().result()
@@ -153,10 +153,6 @@ async def _soon(ask: Callable[[], Awaitable[list[Found]]]) -> list[Found]:
     finally:
         for task in tasks:
             task.cancel()
-
-
-async def _of(ask: Callable[[], Awaitable[list[Found]]]) -> list[Found]:
-    return await ask()
 
 
 def changed(name: str, where: str, generation: int, expected: object, found: object) -> ShardError:

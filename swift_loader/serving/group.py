@@ -283,8 +283,7 @@ class _Porter:
     def cut(self) -> None:
         """Ends the connection, also for a thread that waits for it."""
         self._is_cut = True
-        with contextlib.suppress(OSError):
-            socket.socket.shutdown(self.link.socket, socket.SHUT_RDWR)
+        self.link.cut()
 
     def _try_to_send(self, parts: list[bytes | memoryview]) -> None:
         if self._is_cut:

@@ -124,7 +124,6 @@ ENDS = {
     ("host/procfs.py", "opens a file"): "the kernel's",
     ("host/cgroup.py", "opens a file"): "the kernel's",
     ("wire/channel.py", "opens a file"): "anonymous, in memory",
-    ("engines/caretaker.py", "opens a file"): "anonymous, in memory",
     ("worker/carried.py", "opens a file"): "anonymous, in memory",
     ("worker/gauges.py", "opens a file"): "the kernel's",
     ("worker/faultpoints.py", "opens a file"): "only where a test asks for faults",
