@@ -251,12 +251,8 @@ def as_record(question: Question, order: Order, run: Run, verdicts: Sequence[Ver
 
 def footer(order: Order) -> str:
     """The machine and the run in one line."""
-    known = machine.facts()
     kind = "SMOKE RUN, " if order.quick else ""
-    return (
-        f"{kind}{order.rounds} rounds, {known['cores']} cores {known['cpu']}, "
-        f"Python {known['python']}, torch {known['torch']}, commit {machine.commit()}"
-    )
+    return f"{kind}{order.rounds} rounds, {machine.in_a_line()}, commit {machine.commit()}"
 
 
 def shown(path: Path) -> str:

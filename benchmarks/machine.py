@@ -25,6 +25,12 @@ def facts() -> dict[str, str | int | float]:
     }
 
 
+def in_a_line() -> str:
+    """What below a table says where it was made."""
+    known = facts()
+    return f"{known['cores']} cores {known['cpu']}, Python {known['python']}, torch {known['torch']}"
+
+
 def processor() -> str:
     """The processor's name as the kernel says it."""
     for line in Path("/proc/cpuinfo").read_text().splitlines():
