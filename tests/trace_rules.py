@@ -10,6 +10,7 @@ from typing import Any
 #: What an event of each kind has to say.
 FIELDS = {
     "X": {"name": str, "pid": int, "tid": int, "ts": Decimal, "dur": Decimal},
+    "C": {"name": str, "pid": int, "tid": int, "ts": Decimal, "args": dict},
     "M": {"name": str, "pid": int, "tid": int, "args": dict},
     "s": {"name": str, "cat": str, "id": int, "pid": int, "tid": int, "ts": Decimal},
     "f": {"name": str, "cat": str, "id": int, "pid": int, "tid": int, "ts": Decimal, "bp": str},

@@ -20,6 +20,7 @@ from swift_loader.wire.messages import Attachment, Parcel
 from swift_loader.wire.page import Cell
 from swift_loader.wire.recipe import Recipe
 from swift_loader.worker.berth import HeapBerth
+from swift_loader.worker.fetching import fetching_of
 from swift_loader.worker.generators import put_back
 from swift_loader.worker.info import WorkerInfo, set_worker_info
 from swift_loader.worker.made import Made
@@ -93,6 +94,11 @@ class InlinePool:
         dataset = repeated(recipe, self._dataset, ahead, carousel, self._info, self._cell)
         self._maker = BatchMaker(recipe, dataset, ahead, self._info, self._cell)
         return self._plan
+
+    @property
+    def fetching(self) -> list[tuple[str, str]]:
+        """See `Source`."""
+        return fetching_of(self._dataset)
 
     def take(self, _before_waiting: Callable[[], None] | None = None) -> Delivery:
         """Makes the next batch, and waits for nothing."""

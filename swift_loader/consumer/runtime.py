@@ -97,7 +97,7 @@ class Runtime:
         self.recipe = recipe
         self._stage = stage
         self._witness = Witness(recipe, starves, servers_at(sites))
-        self._supply = Supply(recipe.dataset)
+        self._supply = Supply(recipe.dataset, recipe.consumer, config.worker_count, self._witness.supplied)
         self.flight = FlightRecorder(recipe)
         self.looks = recipe.config.measures
         """Whether what batches cost is noted; if not, nobody looks at the clock."""
@@ -131,7 +131,7 @@ class Runtime:
         except SwiftLoaderError as error:
             self._witness.failed(error)
             raise
-        self._supply.begin()
+        self._supply.begin(self._source.fetching)
         config = self.recipe.config
         self._agreement = ranks.Agreement(self.consumer, ordinal, self._source.broke)
         self._agreement.check(self.plan.fingerprint(), config.consumer_count)
@@ -153,6 +153,7 @@ class Runtime:
         if self._landing is not None:
             self._landing.start()
         left = course.begin_epoch(self.plan)
+        self._supply.begin_epoch()
         self._witness.begin_epoch(course.position, course.step_count)
         if left == 0:  # an epoch without a batch is over as it begins
             self._go_to(course.begins.position)
@@ -297,6 +298,7 @@ class Runtime:
             self._memory.close()
         self._stage.close()
         self.end()
+        self._supply.close()
         self._witness.close()
         self._source.tell_notes()  # last, since a user may have made warnings errors
 

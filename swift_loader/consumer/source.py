@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Collection
 
     from swift_loader.errors import SwiftLoaderError
     from swift_loader.orders.tickets import Delivery, Failed
@@ -24,6 +24,11 @@ class Source(Protocol):
     @property
     def sample_count(self) -> int:
         """Of the dataset, once it is open."""
+        ...
+
+    @property
+    def fetching(self) -> Collection[tuple[str, str]]:
+        """Who fetches for datasets that lie elsewhere, as `fetching_of` tells; once it is open."""
         ...
 
     @property

@@ -132,14 +132,19 @@ class Witness:
     def sees(self, counted: Mapping[str, float], pids: Sequence[int]) -> None:
         """What the pool counts, and which its workers are: looked at now and then, while they are there."""
         self._counted = counted
-        if self.live is not None:
-            self.live.supplied(fetched(counted))
         nbytes = [own_nbytes(pid) for pid in pids]
         self._workers_nbytes = tuple(one for one in nbytes if one is not None) or self._workers_nbytes
         if nbytes and sys.platform == "linux":
             from swift_loader.pool.budget import budget_of  # noqa: PLC0415 - what it imports is not there on others
 
             self._free_nbytes = budget_of(None, self._recipe.config.consumer_count)
+
+    def supplied(self, at_ns: int, figures: Mapping[str, float]) -> None:
+        """What was fetched from a store: told now and then, by a thread of its own."""
+        if self.live is not None:
+            self.live.supplied(fetched(figures))
+        if self._trace is not None:
+            self._trace.supplied(at_ns, figures)
 
     def end_epoch(self, epoch: int) -> Standing | None:
         """Sums up what was noted since the last time; gives back what other consumers are to know of it."""
@@ -256,6 +261,7 @@ def standing(account: Account) -> Standing:
         busy_share=busy_s / summary.seconds if summary.seconds > 0 else 0.0,
         workers_busy_share=sum(shares) / len(shares) if shares else 0.0,
         is_so_far=not account.is_whole,
+        store_nbytes=account.counted.get("store_rank_nbytes"),
     )
 
 

@@ -57,10 +57,14 @@ class Ahead:
             follower.is_too_much = nbytes > left
             left -= 0.0 if follower.is_too_much else nbytes
 
+    def of(self, connection: Any) -> Follower | None:
+        """For whom it asks."""
+        return self.followers.get(connection.by)
+
     def left(self, connection: Any) -> None:
         """A connection has ended; with the last one of a follower, that has too."""
         for follower in list(self.followers.values()):
-            if follower.steps.pop(connection, None) is not None and not follower.steps:
+            if follower.left(connection) and not follower.steps:
                 self._holdings.passed(follower, None)
                 del self.followers[follower.name]
                 self._begun_s.pop(follower, None)
@@ -200,7 +204,8 @@ class Ahead:
         if end <= begin:
             return
         there = self._holdings.find(of.key(shard), begin, end)
-        ones = [there] if there is not None else await self._filled_up(of, shard, sample, count)
+        ones = [there] if there is not None else await self._filled_up(follower, shard, sample, count)
+        self._counts.hits_memory += all(one.stretch is not None for one in ones)
         first, last = (wanted.epoch, wanted.first_step), (wanted.epoch, wanted.last_step)
         is_wanted = (follower, wanted.epoch, wanted.number) in self._wanted
         for one in ones:
@@ -211,16 +216,18 @@ class Ahead:
             if one.coming is not None:
                 await asyncio.shield(one.coming)
 
-    async def _filled_up(self, of: ShardSet, shard: int, sample: int, count: int) -> list[Holding]:
+    async def _filled_up(self, follower: Follower, shard: int, sample: int, count: int) -> list[Holding]:
         """What these samples of a shard are in: what is there of them, and what comes now of the rest.
 
         Other epochs have cut runs elsewhere. What is kept on a disk is looked for, and so fetched, as it was cut.
         """
+        of = follower.of
         key, is_cut_anew = of.key(shard), self._holdings.kept is None
         samples = (sample, sample + count)
         for first, behind in self._holdings.missing(key, *samples) if is_cut_anew else [samples]:
             _, begin, end = await of.range_of(first, behind - first)
             if begin < end:
-                self._holdings.fetch(of, shard, begin, end, run=True).samples = first, behind
+                run = self._holdings.fetch(of, shard, begin, end, run=True)
+                run.samples, run.payer = (first, behind), follower.tally
                 self._counts.runs += 1
         return self._holdings.with_samples(key, *samples)

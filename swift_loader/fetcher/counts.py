@@ -1,9 +1,45 @@
-"""What the fetcher counts, for those who ask it."""
+"""What the fetcher counts, for those who ask it: of all that it does, and of each consumer."""
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from collections import OrderedDict
+from dataclasses import asdict, dataclass, field
+from time import monotonic
 from typing import Any
+
+#: Of so many consumers it is remembered what came for them; those that were heard of last.
+_MOST_TALLIES = 256
+
+
+@dataclass
+class Tally:
+    """Of one consumer of one training, since it was first heard of."""
+
+    nbytes: int = 0
+    """That came over the network because it needed them, and nobody before it did."""
+    waits: int = 0
+    wait_s: float = 0.0
+    """Batches that were not there when they were wanted, and how long those waited, in all."""
+    wanted_nbytes: float = 0.0
+    """What the batches take that its workers have made."""
+    working_s: float = 0.0
+    """How long its workers took for them, in all, without what they waited for the store."""
+
+
+@dataclass
+class Asking:
+    """Whether anything is asked for, and for how long it was."""
+
+    seconds: float = 0.0
+    under_way: int = 0
+    since_s: float = 0.0
+
+    def change(self, more: int) -> None:
+        """So many requests more are under way from now on."""
+        now_s = monotonic()
+        self.seconds += now_s - self.since_s if self.under_way else 0.0
+        self.under_way += more
+        self.since_s = now_s
 
 
 @dataclass
@@ -25,7 +61,8 @@ class Counts:
     ranges: int = 0
     """Stretches of the set that were fetched: by the plan, and because somebody waited for them."""
     hits_kept: int = 0
-    """Of the plan's stretches, those that lay in the folder."""
+    hits_memory: int = 0
+    """Of the plan's stretches, those that lay in the folder, and those that were in memory already."""
     kept_nbytes: int = 0
     waits: int = 0
     """Batches that were not there when they were wanted."""
@@ -34,7 +71,30 @@ class Counts:
     evicted_in_use: int = 0
     """Stretches that were let go of though they were needed still: there is too little memory."""
     warning: str = ""
+    asking: Asking = field(default_factory=Asking)
+    consumers: OrderedDict[str, Tally] = field(default_factory=OrderedDict)
+    """By the names that their workers say."""
+
+    def of(self, consumer: str) -> Tally:
+        """What is counted of a consumer."""
+        tally = self.consumers.setdefault(consumer, Tally())
+        self.consumers.move_to_end(consumer)
+        if len(self.consumers) > _MOST_TALLIES:
+            self.consumers.popitem(last=False)
+        return tally
+
+    def asked(self) -> None:
+        """A request has begun."""
+        self.requests += 1
+        self.asking.change(1)
+
+    def answered(self) -> None:
+        """A request has ended."""
+        self.asking.change(-1)
 
     def told(self) -> dict[str, Any]:
         """As words."""
-        return asdict(self)
+        self.asking.change(0)
+        told = asdict(self)
+        asking = told.pop("asking")
+        return {**told, "asking_s": asking["seconds"]}

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from swift_loader.fetcher.counts import Tally
 from swift_loader.fetcher.holdings import Step
 from swift_loader.fetcher.sets import ShardSet
 from swift_loader.plan.epoch_lanes import Need
@@ -122,15 +123,37 @@ class Follower:
     """Whether it has gone on to another epoch, and so may do so again."""
     tried_nbytes: int = 0
     """What was asked for of another epoch before that was known."""
+    tally: Tally = field(default_factory=Tally)
+    step_nbytes: float = 0.0
+    """What a step takes, on average."""
+    waited_s: dict[Any, float] = field(default_factory=dict)
+    """How long each connection has waited in the step that it is at."""
 
     def is_at(self, connection: Any, step: Step) -> None:
-        """A worker begins a step."""
-        self.steps[connection] = step, monotonic()
+        """A worker begins a step, and so is done with the one before."""
+        now = monotonic()
+        before, since_s = self.steps.get(connection, ((-1, 0), now))
+        if before[0] == step[0]:
+            self.tally.wanted_nbytes += self.step_nbytes
+            self.tally.working_s += max(0.0, now - since_s - self.waited_s.get(connection, 0.0))
+        self.waited_s[connection] = 0.0
+        self.steps[connection] = step, now
         if self.begun_epoch is None:
             self.begun_epoch = step[0]
         course = self.courses.get(step[0])
         if step[0] > self.begun_epoch and course is not None and not self.goes_on:
             self.goes_on = step[1] >= min(_MADE_AHEAD + 2 * len(self.steps), course.steps // _PART_OF_EPOCH)
+
+    def waited(self, connection: Any, wait_s: float) -> None:
+        """A worker has waited for what its step needs."""
+        self.tally.waits += 1
+        self.tally.wait_s += wait_s
+        self.waited_s[connection] = self.waited_s.get(connection, 0.0) + wait_s
+
+    def left(self, connection: Any) -> bool:
+        """A connection has ended; whether it was this one's."""
+        self.waited_s.pop(connection, None)
+        return self.steps.pop(connection, None) is not None
 
     def is_sure(self, epoch: int) -> bool:
         """Whether that epoch will be gone through: first batches are made by a loader that may be at its end."""
@@ -157,6 +180,10 @@ class Follower:
     def told(self, epoch: int, need: Need, until: int | None) -> None:
         """It needs that, in all of an epoch, or in its steps before ``until``; several processes tell the same."""
         before = self.courses.get(epoch)
+        shards = np.searchsorted(self.of.catalog.bounds, need.first, "right") - 1
+        first_step, behind = (0, 0) if until is None or not len(shards) else (int(need.first_step.min()), until)
+        steps = max(behind, int(need.last_step.max(initial=0)) + 1) - first_step
+        self.step_nbytes = float((need.size * self.of.sample_nbytes[shards]).sum()) / max(1, steps)
         if before is None:
             self.courses[epoch] = Course(need)
         elif until is not None and until > self.until.get(epoch, 0):

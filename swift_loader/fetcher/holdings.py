@@ -13,7 +13,7 @@ from time import monotonic
 from typing import Any, Protocol, TypeAlias
 
 from swift_loader.errors import NoRoom
-from swift_loader.fetcher.counts import Counts
+from swift_loader.fetcher.counts import Counts, Tally
 from swift_loader.fetcher.kept import Kept
 from swift_loader.fetcher.room import Room
 from swift_loader.fetcher.sets import ShardSet
@@ -58,6 +58,8 @@ class Holding:
     """Somebody waits for it, and not only the plan."""
     samples: tuple[int, int] = (0, 0)
     """Of the set, those that it has: the first, and behind the last. None where it is no run of the plan."""
+    payer: Tally | None = None
+    """Of whom it is counted that it came: who needed it first."""
     stretch: Stretch | None = None
     coming: asyncio.Task[None] | None = None
     since_s: float = field(default_factory=monotonic)
@@ -154,6 +156,8 @@ class Holdings:
             if not (run and self.kept is not None and await self._from_kept(one, of, shard, offset)):
                 await self._from_network(one, of, shard, offset)
                 self._counts.ranges_nbytes += 0 if run else one.nbytes
+                if one.payer is not None:
+                    one.payer.nbytes += one.nbytes
                 if run and self.kept is not None:
                     await self.kept.keep(of, shard, one.begin, self.room.view(offset, one.nbytes))
             self._generation += 1

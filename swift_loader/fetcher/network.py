@@ -91,8 +91,11 @@ class Network:
         found: list[Found] = []
 
         async def ask() -> None:
-            self._counts.requests += 1
-            found[:] = await _soon(self.objects.found)
+            self._counts.asked()
+            try:
+                found[:] = await _soon(self.objects.found)
+            finally:
+                self._counts.answered()
 
         await self._until_right(None, ask, lambda: 0)
         return found

@@ -83,7 +83,7 @@ class Racing:
         return asyncio.ensure_future(self._once(objects, arriving))
 
     async def _once(self, objects: Objects, arriving: Arriving) -> None:
-        self._counts.requests += 1
+        self._counts.asked()
         self._in_flight += 1
         piece_nbytes = int(min(_MOST_PIECE, max(_LEAST_PIECE, self._rate * _PIECE_S)))
         asked_at = arriving.covered
@@ -99,6 +99,7 @@ class Racing:
                 raise Failed(Trouble(Kind.ODD, None))
         finally:
             self._in_flight -= 1
+            self._counts.answered()
 
     def _note(self, nbytes: int, took_s: float) -> None:
         self._took.setdefault(nbytes.bit_length(), deque(maxlen=_REMEMBERED)).append(took_s)

@@ -42,6 +42,8 @@ class Connection:
     def __init__(self, link: socket.socket) -> None:
         self.link = link
         self.answered_s = 0.0
+        self.by: Any = None
+        """For which follower it asks, as far as it has said so."""
         self.inbox: asyncio.Queue[Message | None] = asyncio.Queue()
 
 
@@ -177,6 +179,7 @@ class Service:
         self._holdings.release(connection)
         number, name, epoch, step = words["turn"]
         follower = self._follower(number, name)
+        connection.by = name
         follower.is_at(connection, (epoch, step))
         self._holdings.passed(follower, follower.low)
         self._ahead.look()
@@ -194,7 +197,7 @@ class Service:
     def _follower(self, number: int, name: Any) -> Follower:
         found = self._ahead.followers.get(name)
         if found is None:
-            found = Follower(self._sets[number], name)
+            found = Follower(self._sets[number], name, tally=self._counts.of(name))
             self._ahead.joined(found)
         return found
 
@@ -202,6 +205,7 @@ class Service:
         """Has all these ranges come; when it is answered they are there, and stay until this connection goes on."""
         of = self._sets[int(words["set"])]
         wanted = [Wanted(*one) for one in words["want"]]
+        connection.by = words.get("by")
         if words.get("fresh"):
             self._wishes.drop(of, wanted)
         try:

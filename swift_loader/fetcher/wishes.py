@@ -62,7 +62,10 @@ class Wishes:
         try:
             await self._had(connection, of, wanted)
         finally:
-            self._counts.wait_s += monotonic() - begun_s
+            waited_s = monotonic() - begun_s
+            self._counts.wait_s += waited_s
+            if (follower := self._ahead.of(connection)) is not None:
+                follower.waited(connection, waited_s)
             self._busy_nbytes -= nbytes
             async with self._turns:
                 self._turns.notify_all()
@@ -138,6 +141,9 @@ class Wishes:
     def _alone(self, connection: Any, of: ShardSet, alone: list[Range]) -> list[asyncio.Task[None]]:
         fetched = [self._holdings.fetch(of, *one, holder=connection) for one in coalesced(alone)]
         self._counts.ranges += len(fetched)
+        follower = self._ahead.of(connection)
+        for each in fetched:
+            each.payer = None if follower is None else follower.tally
         return [one.coming for one in fetched if one.coming is not None]
 
 

@@ -162,6 +162,11 @@ class Pool:
         """As the workers have counted them, once one has."""
         return self._supervisor.facts.sample_count
 
+    @property
+    def fetching(self) -> set[tuple[str, str]]:
+        """Who fetches for the workers' datasets, as they have told so far."""
+        return set(self._supervisor.fetching)
+
     # The consumer's side ----------------------------------------------------------------------------------------
 
     def take(self, before_waiting: Callable[[], None]) -> Delivery:

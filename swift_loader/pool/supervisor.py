@@ -60,6 +60,8 @@ class Supervisor:
         self._greeting = threading.Lock()
         self.facts = Facts(0)
         """As the first worker has told them."""
+        self.fetching: set[tuple[str, str]] = set()
+        """Who fetches for the workers' datasets, as they have told."""
         self.recycled = 0
         """Workers that had grown too large."""
         self.reconnected = 0
@@ -206,6 +208,7 @@ class Supervisor:
             self.broke(failures.other_facts(line.name, hello.facts, self.facts))
             return
         self._launcher.will_need(hello.libraries)
+        self.fetching.update(hello.fetching)
         line.greet()
         self.onlooker.heard(line.number, f"{line.name} has built its dataset, in process {hello.pid}")
 

@@ -81,4 +81,9 @@ class Reading:
 
     def statistics(self) -> dict[str, Any] | None:
         """See `ShardDataset`."""
-        return None if self._remote is None else self._remote.fetched.statistics()
+        if self._remote is None:
+            return None
+        told, mine = self._remote.fetched.statistics(), f"{self._remote.follower.job}-"
+        consumers = told["consumers"].items()
+        told["consumers"] = {int(name[len(mine) :]): one for name, one in consumers if name.startswith(mine)}
+        return told

@@ -131,7 +131,8 @@ class RemoteSet:
 
     def want(self, ranges: Sequence[tuple[int, int, int, int]], *, fresh: bool = False) -> None:
         """Has ranges of shards come, each with its sample; with ``fresh``, what is there was damaged."""
-        words = {"want": list(ranges), "set": self.number, **({"fresh": True} if fresh else {})}
+        words = {"want": list(ranges), "set": self.number, "by": self.follower.name}
+        words |= {"fresh": True} if fresh else {}
         self.fetched.by_link(lambda link: self.link_of(link).ask(words).close())
 
 
@@ -197,6 +198,11 @@ class Following:
         self.job = secrets.token_hex(8)
         """All processes of one training say the same."""
 
+    @property
+    def name(self) -> str:
+        """What the fetcher calls those who make one consumer's batches."""
+        return f"{self.job}-{self._consumer}"
+
     def begin(self, plan: Any, consumer: int) -> None:
         """The steps of that plan will be made here."""
         self._plan, self._consumer = plan, consumer
@@ -207,7 +213,7 @@ class Following:
             self._of.fetched.by_link(lambda link: self._told(self._of.link_of(link), epoch, step))
 
     def _told(self, link: Link, epoch: int, step: int) -> None:
-        name = f"{self.job}-{self._consumer}"
+        name = self.name
         words = {"turn": [self._of.number, name, epoch, step]}
         if ("epoch", name, epoch) in link.told:
             answer = link.tell(words)

@@ -38,7 +38,7 @@ class Fetched:
     def __init__(self, place: Place, client: Client, options: dict[str, Any] | None = None) -> None:
         self.place, self.client = place, client
         self.options = options or {}
-        self._name = meeting_name("swift-fetcher", repr((*place, client.name, sorted(self.options.items()))))
+        self.name = meeting_name("swift-fetcher", repr((*place, client.name, sorted(self.options.items()))))
         self._here = threading.local()
 
     def __getstate__(self) -> dict[str, Any]:
@@ -80,7 +80,7 @@ class Fetched:
         link: Link | None = getattr(self._here, "link", None)
         if link is None or link.is_closed:
             hello = {"hello": 1, "place": self.place, "client": self.client.options(), "options": self.options}
-            link = self._here.link = Link(self._name, hello, [self.client.credentials.fd])
+            link = self._here.link = Link(self.name, hello, [self.client.credentials.fd])
         return link
 
     def statistics(self) -> dict[str, Any]:

@@ -6,6 +6,7 @@
     swift-worker-c0w0         waits for an order | waits for a slot | collect | collate | serialize ...
     server tcp://a:5557       come over the network ...
 
+and above them, where a store is read from, curves of what it gives and of who waits for it;
 with an arrow from the worker's end of each batch to the consumer's. In a lane one thing follows the other: nothing
 overlaps, and what took no time is left out. Pure: times come in, text goes out.
 """
@@ -14,6 +15,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
+from itertools import pairwise
 from types import MappingProxyType
 from typing import NamedTuple, TypeAlias
 
@@ -44,6 +46,29 @@ class Moments(NamedTuple):
 Batch: TypeAlias = tuple[BatchRecord, Moments]
 
 
+class Supplied(NamedTuple):
+    """What a store had given by then."""
+
+    at_ns: int
+    figures: Mapping[str, float]
+    """By the names of `statistics()`: sums since the start."""
+
+
+#: Curves: what a second brings of a figure, in which unit.
+_RATES = {
+    "store gives, MB/s": ("store_nbytes", 1e-6),
+    "store requests/s": ("store_requests", 1.0),
+    "batches take, MB/s": ("store_rank_wanted_nbytes", 1e-6),
+    "workers that wait for the store": ("store_rank_wait_s", 1.0),
+}
+#: And what has come together so far.
+_SUMS = {
+    "asked again": "store_retries",
+    "asked twice at a time": "store_hedges",
+    "damaged on the way": "store_refetches",
+}
+
+
 class _Event(NamedTuple):
     at_ns: int
     rank: int
@@ -56,14 +81,16 @@ def of(
     batches: Sequence[Batch],
     threads: Mapping[str, Iterable[Span]],
     servers: Mapping[int, str] = MappingProxyType({}),
+    supplied: Sequence[Supplied] = (),
 ) -> str:
-    """The whole file. ``servers``: which workers are servers, and where."""
+    """The whole file. ``servers``: which workers are servers, and where; ``supplied``: what a store gave by when."""
     painter = _Painter(consumer, servers)
     events: list[_Event] = []
     for number, name in enumerate(sorted(threads, key=lambda name: (len(name), name))):
         events += painter.thread(_THREAD_LANES + number, name, threads[name])
     events += painter.workers(batches)
     events += painter.consumer(batches)
+    events += painter.store(supplied)
     lines = [*painter.names(), *(event.text for event in sorted(events))]
     return '{"displayTimeUnit": "ms", "traceEvents": [\n' + ",\n".join(lines) + "\n]}\n"
 
@@ -165,6 +192,22 @@ class _Painter:
             number = self._arrows.get((record.epoch, record.step))
             if number is not None and free_ns == moments.handed_ns > moments.taken_ns:
                 yield self._arrow("f", _CONSUMER_LANE, moments.taken_ns, number)
+
+    def store(self, supplied: Sequence[Supplied]) -> Iterator[_Event]:
+        """Curves of what a store gives."""
+        for (before_ns, before), (at_ns, now) in pairwise(supplied):
+            passed_s = (at_ns - before_ns) / 1e9
+            if passed_s <= 0:
+                continue
+            for what, (name, unit) in _RATES.items():
+                grown = now.get(name, 0.0) - before.get(name, 0.0)
+                yield self._counter(what, at_ns, {"now": max(0.0, grown) * unit / passed_s})
+            yield self._counter("store troubles", at_ns, {what: now.get(name, 0.0) for what, name in _SUMS.items()})
+
+    def _counter(self, what: str, at_ns: int, values: Mapping[str, float]) -> _Event:
+        args = ", ".join(f'"{name}": {value:.6g}' for name, value in values.items())
+        place = self._place(_CONSUMER_LANE)
+        return _Event(at_ns, 0, f'{{"ph": "C", "name": "{what}", {place}, "ts": {_micros(at_ns)}, "args": {{{args}}}}}')
 
     def _slice(self, lane: int, what: str, begun_ns: int, ended_ns: int, args: str) -> _Event:
         text = (

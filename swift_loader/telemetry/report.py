@@ -25,6 +25,7 @@ _PARTS = {
 }  # fmt: skip
 #: A space at which no line is broken.
 _BOUND = "\N{NO-BREAK SPACE}"
+_STORE_COUNTS = ("requests", "retries", "hedges", "refetches", "waits", "hits_kept", "hits_memory")
 _CACHES = {"cache": "cache", "rotation": "rotation"}
 
 
@@ -140,14 +141,21 @@ def _reused(count: Mapping[str, float], prefix: str) -> str:
 
 
 def fetched(count: Mapping[str, float]) -> str:
-    """What came from a store since the loader was started, for all ranks of this host."""
+    """What came from a store since the loader was started, for all ranks of this host; what this one wants of it."""
     if "store_requests" not in count:
         return ""
-    said = {name: int(count[f"store_{name}"]) for name in ("requests", "retries", "hedges", "refetches", "waits")}
+    said = {name: int(count[f"store_{name}"]) for name in _STORE_COUNTS}
     waited_s, rate = count.get("store_wait_s", 0.0), count.get("store_bytes_per_s", 0.0)
+    wanted, given = count.get("store_wanted_bytes_per_s", 0.0), count.get("store_given_bytes_per_s", 0.0)
+    mine = count.get("store_rank_nbytes", 0.0)
     parts = [
         f"{counted(said['requests'], 'request')} for {nbytes(count['store_nbytes'])}, {nbytes(rate)}/s",
+        *([f"{nbytes(mine)} of it for this consumer"] if mine else []),
+        *([f"batches want {nbytes(wanted)}/s"] if wanted else []),
+        *([f"it gives {nbytes(given)}/s while it is asked"] if given else []),
         f"${count['store_dollars']:.4f}",
+        *([f"{counted(said['hits_kept'], 'run')} from the cache"] if said["hits_kept"] else []),
+        *([f"{counted(said['hits_memory'], 'run')} from memory"] if said["hits_memory"] else []),
         *([f"{nbytes(count['store_kept_nbytes'])} were kept here"] if count["store_kept_nbytes"] else []),
         *([f"{said['retries']:,} asked again"] if said["retries"] else []),
         *([f"{said['hedges']:,} asked twice at a time"] if said["hedges"] else []),
@@ -169,6 +177,8 @@ class Standing(NamedTuple):
     workers_busy_share: float
     is_so_far: bool = False
     """The epoch goes on. Others are told only of epochs that have ended."""
+    store_nbytes: float | None = None
+    """What came from a store for it, since it was started; None where it reads from none."""
 
 
 def rank_table(standings: Sequence[Standing | None]) -> str:
@@ -176,6 +186,8 @@ def rank_table(standings: Sequence[Standing | None]) -> str:
     if not any(standings):
         return "No consumer has told of an epoch."
     columns = {"consumer": 8, "epoch": 6, "batches": 9, "samples/s": 10, "waited": 8, "worked": 8, "workers busy": 13}
+    if any(one is not None and one.store_nbytes is not None for one in standings):
+        columns["from store"] = 10
     lines = [
         " ".join(f"{name:>{width}}" for name, width in columns.items()),
         " ".join("-" * width for width in columns.values()),
@@ -187,8 +199,9 @@ def rank_table(standings: Sequence[Standing | None]) -> str:
         cells = [
             str(consumer), f"{one.epoch}{'*' * one.is_so_far}", f"{one.batches:,}", number(one.samples_per_s),
             percent(one.starved_share), percent(one.busy_share), percent(one.workers_busy_share),
+            "-" if one.store_nbytes is None else nbytes(one.store_nbytes),
         ]  # fmt: skip
-        lines.append(" ".join(f"{cell:>{width}}" for cell, width in zip(cells, columns.values(), strict=True)))
+        lines.append(" ".join(f"{cell:>{width}}" for cell, width in zip(cells, columns.values(), strict=False)))
     return "\n".join([*lines, "", *_wrapped(_slowest_of(standings))])
 
 

@@ -16,7 +16,7 @@ from time import perf_counter_ns
 
 from swift_loader.host.outfile import publish, tell, trusted
 from swift_loader.telemetry import picture
-from swift_loader.telemetry.picture import Moments, Span
+from swift_loader.telemetry.picture import Moments, Span, Supplied
 from swift_loader.telemetry.record import BatchRecord
 
 #: Some ten megabytes of JSON.
@@ -43,6 +43,7 @@ class Trace:
         self._pid = os.getpid()
         self._batches: deque[tuple[BatchRecord, Moments]] = deque(maxlen=KEPT_STEPS)
         self._spans: deque[tuple[str, Span]] = deque(maxlen=_KEPT_SPANS)
+        self._supplied: deque[Supplied] = deque(maxlen=KEPT_STEPS)
         self._due_ns = 0
         self._is_written = True
         """Nothing was noted that is not in the file."""
@@ -63,6 +64,11 @@ class Trace:
         """Where a thread tells what it does: to be called with one span after the other."""
         keep = self._spans.append
         return lambda span: keep((name, span))
+
+    def supplied(self, at_ns: int, figures: Mapping[str, float]) -> None:
+        """Notes what a store had given by then."""
+        if self._path is not None:
+            self._supplied.append(Supplied(at_ns, figures))
 
     def end_epoch(self) -> None:
         """Writes the file if that takes no more than a hundredth of the time that has passed since it was written."""
@@ -89,7 +95,7 @@ class Trace:
             threads: dict[str, list[Span]] = {}
             for name, span in list(self._spans):
                 threads.setdefault(name, []).append(span)
-            text = picture.of(self._consumer, list(self._batches), threads, self._servers)
+            text = picture.of(self._consumer, list(self._batches), threads, self._servers, list(self._supplied))
             publish(path, text.encode())
         except OSError as error:
             self._path = None

@@ -24,6 +24,8 @@ _STRAGGLES = 4
 _MOST_WORKERS = 64
 #: Where the consumer will still wait for more than this, throughput is told of, and not the wait.
 _MOSTLY = 0.5
+#: Where workers wait for a store for more of their time than this, it is what limits.
+_STORE_WAITS = 0.25
 #: And a change is advised if it brings so many times as much.
 _WORTH_MORE = 1.1
 #: So many times as many workers as were measured: too far for a number.
@@ -75,6 +77,22 @@ def _of_servers(account: Account) -> str:
     return _between(summary)
 
 
+def _of_store(account: Account) -> str:
+    """What limits those whose set lies in a store: how much it gives, or how late."""
+    count = account.counted
+    wanted, given = count.get("store_wanted_bytes_per_s", 0.0), count.get("store_given_bytes_per_s", 0.0)
+    waited = f"Workers waited {percent(count['store_waited_share'])} of their time for the store"
+    if given < wanted:
+        return (
+            f"{waited}: batches want {nbytes(wanted)}/s, and it gives {nbytes(given)}/s. More workers bring nothing; a "
+            "quicker way to it, smaller samples, or cache= on a disk of this machine do."
+        )
+    return (
+        f"{waited}, though it gives {nbytes(given)}/s and batches want {nbytes(wanted)}/s: it is late, not slow. Let "
+        "more be fetched ahead: more memory=, or the order that the set's runs give."
+    )
+
+
 def _saving(measured: Measured) -> str:
     if measured.workers < 2:
         return ""
@@ -94,6 +112,8 @@ def _largest_part(summary: Summary) -> str:
 
 def _advice(account: Account) -> str:
     summary, measured = account.summary, account.measured
+    if account.counted.get("store_waited_share", 0.0) > _STORE_WAITS:
+        return _of_store(account)
     if summary.slotless_share > _SLOTLESS and account.is_memory_short:
         return (
             f"Workers waited {percent(summary.slotless_share)} of their time for memory: keep fewer batches, or raise "

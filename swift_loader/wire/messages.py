@@ -119,6 +119,8 @@ class Hello:
     facts: Facts
     libraries: Sequence[str] = ()
     """What it has loaded for that."""
+    fetching: Sequence[tuple[str, str]] = ()
+    """Who fetches for it, if it lies elsewhere; and what it is called there."""
 
 
 @dataclass(frozen=True, slots=True)

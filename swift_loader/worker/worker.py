@@ -32,6 +32,7 @@ from swift_loader.wire.recipe import Recipe
 from swift_loader.wire.remote_samples import RemoteSamples
 from swift_loader.wire.stacks import write_stacks_to
 from swift_loader.worker import faultpoints, guard
+from swift_loader.worker.fetching import fetching_of
 from swift_loader.worker.gauges import NEVER, Clocks, Scale
 from swift_loader.worker.info import SetEpoch, WorkerInfo, set_worker_info
 from swift_loader.worker.libraries import libraries_since
@@ -113,7 +114,7 @@ def _arrive(channel: SocketChannel, recipe: Recipe | None, scale: Scale) -> Life
         return None
     libraries = libraries_since(known) if is_as_others else []
     scale.limit(config.max_worker_nbytes)
-    channel.send(messages.write_pickled(messages.HELLO, Hello(os.getpid(), facts, libraries)))
+    channel.send(messages.write_pickled(messages.HELLO, Hello(os.getpid(), facts, libraries, fetching_of(dataset))))
     return Worker(channel, control, setup, maker, info.turner(dataset))
 
 

@@ -54,6 +54,7 @@ ENDS = {
     ("stores/credentials.py", "opens a file"): "a file in memory of a process of ours, by /proc",
     ("shards/transfer.py", "with ThreadPoolExecutor"): "a copy of files, or requests that have their own time",
     ("shards/transfer.py", "result"): "of such a thread",
+    ("shards/sending.py", "result"): "of a thread that writes an object, which has its own time",
     ("shards/epochs.py", "opens a file"): "a file in memory of a process of ours, by /proc",
     ("stores/asking.py", "opens a file"): "a file of certificates that the user has named, in a process of its own",
     ("net/link.py", "recv_into"): "never waits: its timeout is 0",
@@ -101,6 +102,7 @@ ENDS = {
     ("host/cgroup.py", "with _lock"): "reads a file of the kernel's",
     ("worker/outbox.py", "with _lock"): "sends what waits: a datagram, for which the trainer has room, or it is gone",
     ("pool/notes.py", "with _lock"): "adds to a set",
+    ("consumer/supply.py", "with _asking"): "asks fetchers, by a socket that has a timeout",
     ("pool/lights.py", "with _lock"): "counts; the last thread puts the lights out, which has deadlines",
     ("pool/supervisor.py", "with _greeting"): "makes the plan, once",
     (

@@ -165,6 +165,8 @@ def test_each_run_is_asked_for_once_by_two_ranks_and_eight_workers(
     for rank in ranks:
         rank.stdout.close()
     told = dataset.statistics()
+    assert sorted(told["consumers"]) == [0, 1]  # bytes of each rank, which are those of the host together
+    assert sum(one["nbytes"] for one in told["consumers"].values()) == pytest.approx(told["nbytes"], rel=0.05)
     # Beside the runs: their beginnings, so that nobody waits for all of a first batch's; catalogs, and tables.
     assert fault_proxy.counts()["nbytes"] - told["ranges_nbytes"] < 1.1 * nbytes, told
 

@@ -12,7 +12,7 @@ class Elsewhere:
     """Counts as a fetcher does; two requests a batch."""
 
     def __init__(self) -> None:
-        self.asked = 100
+        self.asked, self.pid = 100, 7
 
     def __len__(self) -> int:
         return 8
@@ -23,7 +23,14 @@ class Elsewhere:
 
     def store_statistics(self) -> dict[str, Any]:
         counts = dict.fromkeys(("retries", "hedges", "refetches", "waits", "kept_nbytes"), 0)
-        return {**counts, "requests": self.asked, "nbytes": 1_000_000 * self.asked, "waits": 3, "pid": 7, "warning": ""}
+        return {
+            **counts,
+            "requests": self.asked,
+            "nbytes": 1_000_000 * self.asked,
+            "waits": 3,
+            "pid": self.pid,
+            "warning": "",
+        }
 
 
 def test_a_loader_tells_what_was_fetched_since_it_was_started() -> None:
@@ -58,3 +65,15 @@ def test_a_fetcher_that_began_anew_counts_from_nothing() -> None:
     supply.begin()
     dataset.asked = 5
     assert supply.figures()["store_requests"] == 0
+    supply.close()
+
+
+def test_what_a_fetcher_counted_before_it_was_killed_is_not_forgotten() -> None:
+    dataset = Elsewhere()
+    supply = Supply(dataset)
+    supply.begin()
+    dataset.asked += 30
+    assert supply.figures()["store_requests"] == 30
+    dataset.asked, dataset.pid = 5, 8
+    assert supply.figures()["store_requests"] == 35
+    supply.close()

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from swift_loader.telemetry import BatchRecord, picture
-from swift_loader.telemetry.picture import Moments
+from swift_loader.telemetry.picture import Moments, Supplied
 from tests.slow import examples
 from tests.trace_rules import breaches, lane, read
 
@@ -128,3 +128,17 @@ def test_breaches_of_the_rules_would_be_seen():
     arrow = ', {"ph": "s", "cat": "c", "name": "n", "id": 1, "pid": 1, "tid": 2, "ts": 5.0}]'
     (told,) = breaches(read(arrow.join(slices(("1.0", "1.0")).rsplit("]", 1))))
     assert "hangs in the air" in told
+
+
+def test_what_a_store_gives_is_drawn_as_curves():
+    def by(at_s: float, nbytes: float, **more: float) -> Supplied:
+        return Supplied(int(at_s * 1e9), {"store_nbytes": nbytes, **more})
+
+    supplied = [by(1, 5e6), by(1.5, 9e6, store_rank_wait_s=1.0, store_hedges=2), by(1.5, 9e6), by(2.5, 9e6)]
+    events = read(picture.of(0, [(record(0, busy_ns=MS), Moments(0, MS, MS, 2 * MS))], {}, supplied=supplied))
+    assert breaches(events) == []
+    curves = {(event["name"], float(event["ts"]) / 1e6): event["args"] for event in events if event["ph"] == "C"}
+    assert curves["store gives, MB/s", 1.5] == {"now": 8}
+    assert curves["workers that wait for the store", 1.5] == {"now": 2}
+    assert curves["store troubles", 1.5]["asked twice at a time"] == 2
+    assert curves["store gives, MB/s", 2.5] == {"now": 0}

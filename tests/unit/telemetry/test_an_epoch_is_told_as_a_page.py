@@ -290,3 +290,46 @@ def test_servers_whose_workers_are_busy_are_told_apart_from_a_network_that_limit
     account = of_a_server(made_ms=70, transit_ms=35, waits_ms=1)  # of several workers, behind a connection that is busy
     assert "The servers' workers are busy" in verdict(account)
     assert "network" not in report(an_account([a_record(step) for step in range(20)]))
+
+
+STORE = dict.fromkeys(
+    ("requests", "nbytes", "retries", "hedges", "refetches", "waits", "kept_nbytes", "hits_kept", "hits_memory"), 0.0
+)
+
+
+def of_store(**figures: float) -> dict[str, float]:
+    return {f"store_{name}": value for name, value in {**STORE, "dollars": 0.0, **figures}.items()}
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        (90e6, "batches want 212 MB/s, and it gives 90 MB/s. More workers bring nothing"),
+        (400e6, "though it gives 400 MB/s and batches want 212 MB/s: it is late, not slow"),
+    ],
+)
+def test_where_the_store_limits_that_is_said_and_not_that_more_workers_help(given: float, said: str):
+    counted = of_store(wanted_bytes_per_s=212e6, given_bytes_per_s=given, waited_share=0.6)
+    text = verdict(an_account(waiting(2, 30), counted=counted))
+    assert f"Workers waited 60 % of their time for the store{':' if given < 2e8 else ','}" in text
+    assert said in text
+    assert "instead of" not in text
+    counted["store_waited_share"] = 0.1
+    assert "store" not in verdict(an_account(waiting(2, 30), counted=counted))
+
+
+def test_what_came_from_a_store_and_for_whom_is_told():
+    counted = of_store(requests=8, nbytes=64e6, rank_nbytes=32e6, wanted_bytes_per_s=212e6, hits_kept=3, hedges=1)
+    text = " ".join(report(an_account(epoch(), counted=counted)).split())
+    for part in (
+        "8 requests for 64 MB",
+        "32 MB of it for this consumer",
+        "batches want 212 MB/s",
+        "3 runs from the cache",
+    ):
+        assert part in text
+    rows = [Standing(5, 1200, 9.5, 0.1, 0.9, 0.5, store_nbytes=32e6), Standing(5, 1200, 9.5, 0.2, 0.9, 0.5)]
+    table = rank_table(rows).splitlines()
+    assert table[0].endswith(" from store")
+    assert [line.split()[-2:] for line in table[2:4]] == [["32", "MB"], ["%", "-"]]
+    assert max(map(len, table)) <= 80
