@@ -31,6 +31,9 @@ class Borrowed(NamedTuple):
 class BorrowedStore:
     """The objects of a folder of one of its buckets, as a `Store`."""
 
+    at_once = 1
+    """Nobody knows whether such a client bears threads."""
+
     def __init__(self, client: Any, bucket: str, folder: str) -> None:
         self._client, self._bucket, self._folder = client, bucket, folder
         self._last: tuple[str, bytes] = ("", b"")

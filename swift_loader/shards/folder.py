@@ -40,6 +40,9 @@ _DRAFT = ".part"
 class Folder:
     """A folder as a `store.Store`."""
 
+    at_once = 1
+    """The disk is one."""
+
     def __init__(self, path: str | Path, *, make: bool = False) -> None:
         self.path = Path(path).absolute()
         if make:

@@ -17,7 +17,7 @@ from swift_loader.shards import tar
 from swift_loader.shards.catalog import Shard
 from swift_loader.shards.encode import Encoded
 from swift_loader.shards.fields import COLUMN, MOST_FIELDS, Field
-from swift_loader.shards.opening import describe
+from swift_loader.shards.sending import Sending
 from swift_loader.shards.store import Draft, Store
 from swift_loader.shards.table import (
     ABSENT,
@@ -71,7 +71,8 @@ class ShardWriter:
         origin: Origin,
         on_shard: Callable[[Shard, Sequence[Field]], None],
     ) -> None:
-        self._store, self._name, self._limits, self._origin, self._on_shard = store, name, limits, origin, on_shard
+        self._store, self._name, self._limits, self._origin = store, name, limits, origin
+        self._sending = Sending(store, limits.nbytes, on_shard)
         self._number = 0
         self._shard: _Shard | None = None
         self._has_warned = False
@@ -95,31 +96,25 @@ class ShardWriter:
         shard.add(key, fields)
 
     def finish(self) -> None:
-        """Writes what is left: the last shard."""
+        """Writes what is left: the last shard. All of them are there when it returns."""
         if self._shard is not None:
             self._end(self._shard, is_last=True)
+        self._sending.finish()
 
     def abandon(self) -> None:
-        """Drops the shard that is being written."""
+        """Drops the shard that is being written, and those that are not on their way yet."""
         if self._shard is not None:
             self._shard.draft.discard()
             self._shard = None
+        self._sending.abandon()
 
     def _end(self, shard: _Shard, *, is_last: bool) -> None:
         name = self._name(self._number)
         line, fields = shard.end(name, replace(self._origin, is_last=is_last))
-        try:
-            shard.draft.publish()
-        except FileExistsError:
-            there = describe(self._store, name, self._store.nbytes(name))
-            if there.shard != line:
-                raise ShardError("another writer has put another shard there").within(name, self._store.where) from None
-        finally:
-            shard.draft.discard()
         self._shard = None
         self._number += 1
         self._origin = replace(self._origin, position=self._origin.position + line.samples)
-        self._on_shard(line, fields)
+        self._sending.send(shard.draft, line, fields)
 
 
 class _Shard:

@@ -35,6 +35,8 @@ class Fetched:
         options: What the fetcher is to do: ``cache``, ``cache_limit``, ``memory``.
     """
 
+    at_once = 1
+
     def __init__(self, place: Place, client: Client, options: dict[str, Any] | None = None) -> None:
         self.place, self.client = place, client
         self.options = options or {}

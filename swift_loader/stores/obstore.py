@@ -99,6 +99,9 @@ class Objects:
         retries: Whether requests that fail are repeated a few times, by the client of stores itself.
     """
 
+    at_once = 4
+    """One connection to a store is slower than what makes shards."""
+
     def __init__(self, place: Place, client: Client, *, retries: bool = True) -> None:
         if not place.host:
             raise ConfigError(f"{place.scheme}:// names no bucket: {place.scheme}://bucket/folder")
@@ -281,7 +284,9 @@ class ObjectDraft:
         nbytes = self._file.seek(0, os.SEEK_END)
         self._file.seek(0)
         if nbytes <= _PUT_AT_ONCE:
-            self._objects.put(self._name, self._file.read(), mode="create", use_multipart=False)
+            data = self._file.read()
+            self._file.close()  # it is in memory once, and not twice, while it is sent
+            self._objects.put(self._name, data, mode="create", use_multipart=False)
             return
         # Parts cannot be put on a condition everywhere; they too are nothing that is seen before all of them are there.
         with suppress(FileNotFoundError):

@@ -37,6 +37,9 @@ class Draft(Protocol):
 class Store(Protocol):
     """Objects with names; a name once given is not given again, but for `replace`."""
 
+    at_once: int
+    """So many objects may be written at a time, each by a thread."""
+
     @property
     def where(self) -> str:
         """What users know it as."""
