@@ -3,9 +3,10 @@
 Measures, by the word behind the command:
 
 - `transport`: batches of 256 images of 224 x 224 x 3 bytes (38.5 MB) that are in memory already, 2 workers there; GB/s
-  of whole epochs. Sides: a served loader over a socket in the file system, over TCP and over TLS, end to end; two
-  processes that do no more than copy the same bytes over the same sort of socket; and a stream as Fuel sends it
-  (ZeroMQ's PUSH and PULL, a JSON head before each array, without encryption). The consumer's CPU for each batch.
+  of whole epochs. Sides: a served loader over a socket in the file system, over TCP and over TLS, end to end; the same
+  bytes made by two processes and sent by a third over the same sort of socket, by nothing but its own calls, into
+  memory of a fourth; and a stream as Fuel sends it (ZeroMQ's PUSH and PULL, a JSON head before each array, without
+  encryption, of one array that is made once). The consumer's CPU for each batch.
 - `decoding`: JPEG images as in `benchmarks.decoding`, 2 workers, server and client on the same cores: served as uint8
   and as float32, each beside the same loader with workers of its own in the same round.
 - `restarts`: a server that is killed and started anew 100 times; from when it listens again until the next batch.
@@ -25,7 +26,6 @@ from __future__ import annotations
 
 import contextlib
 import itertools
-import multiprocessing
 import os
 import socket
 import statistics
@@ -41,19 +41,13 @@ from typing import Any
 import numpy as np
 
 from benchmarks.jpeg_workload import JpegImages, jpeg_files
-from benchmarks.workloads import IMAGE_SHAPE, MemoryImages
+from benchmarks.served_bare import BATCH, NBYTES, bare, fuels
+from benchmarks.workloads import MemoryImages
 from swift_loader import SwiftLoader
 from swift_loader.net.address import parse
-from swift_loader.net.dial import dial, shaken
-from swift_loader.net.frames import PARCEL, Limits, write_head
 from swift_loader.net.keygen import make_key
-from swift_loader.net.keys import Keys, read_key
-from swift_loader.net.link import Link
-from swift_loader.net.receiver import Receiver
 
 ROUNDS = 3
-BATCH = 256
-NBYTES = BATCH * int(np.prod(IMAGE_SHAPE))
 STEPS = 24
 ROOT = Path(__file__).resolve().parents[1]
 RESULTS = Path(__file__).parent / "results"
@@ -140,92 +134,6 @@ def served(address: str, key: str | None) -> tuple[float, float]:
     return rate * NBYTES / 1e9, cpu_ms
 
 
-def bare(address: str, key: str | None) -> tuple[float, float]:
-    """GB/s of two processes that copy, into four rooms in turn."""
-    place = parse(address)
-    proof = None if key is None else read_key(key)
-    door = (
-        socket.create_server((place.host, place.port))
-        if not place.path
-        else socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-    )
-    if place.path:
-        Path(place.path).unlink(missing_ok=True)
-        door.bind(place.path)
-        door.listen()
-    count = 2 * STEPS
-    sender = multiprocessing.get_context("fork").Process(target=_send_bare, args=(door, key, count))
-    sender.start()
-    link = dial(place, proof)
-    rooms = [memoryview(np.zeros(NBYTES, np.uint8)) for _ in range(4)]
-    receiver = Receiver(link, Limits(0, NBYTES), lambda head, _meta: rooms[head.seq % 4])
-    for _ in range(4):
-        receiver.wait(30)
-    began, cpu = time.perf_counter(), time.process_time()
-    for _ in range(count):
-        receiver.wait(30)
-    seconds, cpu_s = time.perf_counter() - began, time.process_time() - cpu
-    sender.join(30)
-    link.close()
-    door.close()
-    return count * NBYTES / seconds / 1e9, cpu_s / count * 1e3
-
-
-def _send_bare(door: socket.socket, key: str | None, count: int) -> None:
-    connected, _ = door.accept()
-    if key is not None:
-        secure = Keys(key).context().wrap_socket(connected, server_side=True, do_handshake_on_connect=False)
-        secure.settimeout(0.0)
-        while not shaken(secure):
-            time.sleep(0.001)
-        connected = secure
-    link, data = Link(connected, "client"), memoryview(np.zeros(NBYTES, np.uint8))
-    for seq in range(count + 4):
-        link.send([write_head(PARCEL, 0, seq, NBYTES), data], 30)
-    time.sleep(0.5)
-
-
-def fuels(_address: str, _key: str | None) -> tuple[float, float]:
-    """GB/s of Fuel's protocol, between two processes that do nothing else."""
-    import zmq
-
-    context, port = zmq.Context(), int(free_tcp().rpartition(":")[2])
-    sender = multiprocessing.get_context("spawn").Process(target=_send_as_fuel, args=(port, 2 * STEPS + 4))
-    sender.start()
-    pull = context.socket(zmq.PULL)
-    pull.set_hwm(10)
-    pull.connect(f"tcp://127.0.0.1:{port}")
-
-    def receive() -> Any:
-        (head,) = pull.recv_json()
-        array = np.frombuffer(pull.recv(copy=False), np.dtype(head["descr"]))
-        return array.reshape(head["shape"])
-
-    for _ in range(4):
-        receive()
-    began, cpu = time.perf_counter(), time.process_time()
-    for _ in range(2 * STEPS):
-        receive()
-    seconds, cpu_s = time.perf_counter() - began, time.process_time() - cpu
-    sender.join(30)
-    context.destroy(linger=0)
-    return 2 * STEPS * NBYTES / seconds / 1e9, cpu_s / (2 * STEPS) * 1e3
-
-
-def _send_as_fuel(port: int, count: int) -> None:
-    import zmq
-
-    context = zmq.Context()
-    push = context.socket(zmq.PUSH)
-    push.set_hwm(10)
-    push.bind(f"tcp://127.0.0.1:{port}")
-    array = np.zeros((BATCH, *IMAGE_SHAPE), np.uint8)
-    for _ in range(count):
-        push.send_json([{"descr": array.dtype.str, "shape": array.shape, "fortran_order": False}], zmq.SNDMORE)
-        push.send(array, copy=False)
-    context.destroy(linger=10_000)
-
-
 def transport() -> list[str]:
     """The table."""
     with tempfile.TemporaryDirectory() as folder:
@@ -233,10 +141,11 @@ def transport() -> list[str]:
         make_key(Path(key))
         unix = f"unix:{folder}/socket"
         sides: dict[str, Callable[[], tuple[float, float]]] = {
-            "served, socket of files": lambda: served(unix, None), "bare, socket of files": lambda: bare(unix, None),
-            "served, TCP": lambda: served(free_tcp(), None), "bare, TCP": lambda: bare(free_tcp(), None),
-            "served, TLS": lambda: served(free_tcp(), key), "bare, TLS": lambda: bare(free_tcp(), key),
-            "as Fuel sends, TCP": lambda: fuels("", None),
+            "served, socket of files": lambda: served(unix, None),
+            "bare, socket of files": lambda: bare(unix, None, STEPS),
+            "served, TCP": lambda: served(free_tcp(), None), "bare, TCP": lambda: bare(free_tcp(), None, STEPS),
+            "served, TLS": lambda: served(free_tcp(), key), "bare, TLS": lambda: bare(free_tcp(), key, STEPS),
+            "as Fuel sends, TCP": lambda: fuels(parse(free_tcp()).port, STEPS),
         }  # fmt: skip
         return _in_turns(sides, ("GB/s", "its CPU, ms a batch"))
 
@@ -289,7 +198,9 @@ def decoding() -> list[str]:
 
 def restarts(count: int = 100) -> list[str]:
     """The table."""
-    address, waits, seen = free_tcp(), [], []
+    address = free_tcp()
+    waits: list[float] = []
+    seen: list[Any] = []
     server = start("slow", address)
     try:
         with SwiftLoader.connect(address) as loader:
