@@ -63,6 +63,13 @@ class Images(Rows):
         return np.full((3, 224, 224), index % 256, np.uint8)
 
 
+class Named(Images):
+    """Large batches with what is no array."""
+
+    def __getitem__(self, index: int) -> Any:
+        return {"image": super().__getitem__(index), "name": f"row {index}"}
+
+
 class Failing(Rows):
     def __getitem__(self, index: int) -> Any:
         if index == 21:

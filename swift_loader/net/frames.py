@@ -24,7 +24,10 @@ HEAD = struct.Struct("<HBBIQQ")
 """Of streams: the client begins an epoch, has received; the server sends a batch, ends an epoch, could not go on."""
 (ORDERS, CANCEL, PARCEL, VOID, FAILED, NOTE, LEAVING, CAUTION) = range(32, 40)
 """Of loaders."""
-_KINDS = {*range(1, 6), *range(16, 21), *range(32, 40)}
+(LENT, COPIED, WHOLE) = range(40, 43)
+"""Of loaders on one machine: a parcel whose bytes lie in a file that comes along; they were copied out of it; and they
+were what they are until then."""
+_KINDS = {*range(1, 6), *range(16, 21), *range(32, 43)}
 
 LARGEST = (1 << 64) - 1
 

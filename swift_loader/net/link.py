@@ -5,12 +5,15 @@ With TLS, reading and writing change the same state, so they take turns; none of
 
 from __future__ import annotations
 
+import array
 import contextlib
+import os
 import select
 import socket
 import ssl
 import threading
 import time
+from collections import deque
 from collections.abc import Iterable
 
 from swift_loader.net.frames import write_head
@@ -25,6 +28,9 @@ _UNANSWERED_MS = 6_000
 _OF_KEYS = ("certificate", "unknown ca", "unrecognized name")
 #: More than this at once would be copied out of the processor's caches.
 _CHUNK_NBYTES = 1 << 18
+#: Files that came and that nobody has taken yet: more than these mean no good.
+_MOST_FILES = 4
+_BESIDE_NBYTES = socket.CMSG_SPACE(_MOST_FILES * array.array("i").itemsize)
 
 
 class LinkLost(Exception):
@@ -49,6 +55,10 @@ class Link:
         """The name of the key that the other end has shown; empty where none was asked for."""
         self.heard_s = time.monotonic()
         """When something came last."""
+        self.takes_files = False
+        """Whether descriptors may come along."""
+        self.files: deque[int] = deque()
+        """Those that have, and are the link's until somebody takes them."""
         self._socket = connected
         self._is_secure = isinstance(connected, ssl.SSLSocket)
         self._turn = threading.Lock()
@@ -72,7 +82,7 @@ class Link:
         """
         try:
             with self._turn if self._is_secure else _nothing:
-                count = self._socket.recv_into(room)
+                count = self._receive_with_files(room) if self.takes_files else self._socket.recv_into(room)
         except (BlockingIOError, ssl.SSLWantReadError, ssl.SSLWantWriteError):
             return 0
         except OSError as error:
@@ -81,6 +91,31 @@ class Link:
             raise LinkLost("the connection was closed")
         self.heard_s = time.monotonic()
         return count
+
+    def _receive_with_files(self, room: memoryview) -> int:
+        flags = socket.MSG_CMSG_CLOEXEC
+        count, ancillary, found, _ = self._socket.recvmsg_into([room], _BESIDE_NBYTES, flags)
+        for level, kind, data in ancillary:
+            if (level, kind) == (socket.SOL_SOCKET, socket.SCM_RIGHTS):
+                self.files.extend(array.array("i", data))
+        if found & socket.MSG_CTRUNC or len(self.files) > _MOST_FILES:
+            raise LinkLost("files came along for which this process has no room: raise the limit (ulimit -n)")
+        return count
+
+    def send_with_file(self, data: bytes, fd: int, silent_s: float = SILENCE_S) -> None:
+        """Sends this, and the descriptor beside its first byte. Raises as `send` does."""
+        beside = [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", [fd]))]
+        while True:
+            try:
+                count = self._socket.sendmsg([data], beside)
+            except BlockingIOError:
+                if not self.wait(select.POLLOUT, silent_s):
+                    raise LinkLost(f"{self.peer} has taken nothing for {silent_s:g} s") from None
+            except OSError as error:
+                raise lost(error) from error
+            else:
+                self.send([data[count:]], silent_s)
+                return
 
     def send_some(self, data: memoryview) -> int:
         """How many of these bytes were taken; 0 if none can be now.
@@ -127,6 +162,8 @@ class Link:
 
     def close(self) -> None:
         """May be called twice."""
+        while self.files:
+            os.close(self.files.popleft())
         with contextlib.suppress(OSError):
             self._socket.close()
 

@@ -47,6 +47,8 @@ class Hello(Struct, frozen=True):
     """The loader that the client has seen elsewhere."""
     consumer: Count = 0
     most_nbytes: Count = 0
+    takes_files: bool = False
+    """Batches may come as files in memory, by the connection's own means."""
 
 
 class Welcome(Struct, frozen=True):

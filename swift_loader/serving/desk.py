@@ -9,6 +9,7 @@ A desk keeps nothing that must survive: a client that comes back asks again. It 
 from __future__ import annotations
 
 import contextlib
+import os
 import select
 import threading
 import time
@@ -16,11 +17,12 @@ from typing import TYPE_CHECKING
 
 from swift_loader.errors import FailureReport, ProtocolError
 from swift_loader.net import schema
-from swift_loader.net.frames import BEAT, BYE, CANCEL, LEAVING, ORDERS, TALK, VOID, WELCOME, write_head
+from swift_loader.net.frames import BEAT, BYE, CANCEL, COPIED, LEAVING, ORDERS, TALK, VOID, WELCOME, WHOLE, write_head
 from swift_loader.net.link import BEAT_S, SILENCE_S, LinkLost
 from swift_loader.net.values import Unsayable
-from swift_loader.orders.tickets import Failed
+from swift_loader.orders.tickets import Failed, Full
 from swift_loader.serving.larder import Answer, Ask, Patron
+from swift_loader.serving.lending import Lending
 from swift_loader.serving.saying import Parts, batch_frame, failure_frame, unsayable
 from swift_loader.serving.workshop import Workshop, Workshops
 from swift_loader.worker.porter import ORDER
@@ -65,6 +67,7 @@ class Desk:
         self._welcome = welcome
         self._may_stay = may_stay
         self._patron = Patron()
+        self._lending = Lending(guest)
         self._sending = threading.Lock()
         self._said_s = 0.0
         self._over = threading.Event()
@@ -103,6 +106,7 @@ class Desk:
     def _close(self) -> None:
         self._over.set()
         self._link.cut()
+        self._lending.end()
         if self._workshop is not None:
             if self._sender.ident is not None:  # the system may have had no thread for it
                 self._sender.join(_JOIN_S)  # its sending ends with the link, and its waiting each half second
@@ -116,6 +120,9 @@ class Desk:
         elif frame.kind == CANCEL:
             if self._workshop is not None:
                 self._workshop.cancel(self._patron, {seq for seq, _, _ in ORDER.iter_unpack(_whole(frame))})
+        elif frame.kind == COPIED:
+            self._lending.copied(frame.seq)
+            self._send([write_head(WHOLE, 0, frame.seq)])
         elif frame.kind == BYE:
             self._over.set()
         elif frame.kind != BEAT:
@@ -164,7 +171,7 @@ class Desk:
         try:
             while not self._over.is_set():
                 answer = self._workshop.answer(self._patron, _LOOK_S)
-                if answer is not None:
+                if answer is not None and not self._is_lent(answer):
                     self._send(_frame_of(answer))
                 del answer  # else its slot would be held until the next one comes
         except LinkLost:
@@ -172,6 +179,28 @@ class Desk:
         except Exception as error:  # noqa: BLE001 - nothing more will come: the client is told why
             self._leave(error)
         self._over.set()
+
+    def _is_lent(self, answer: Answer) -> bool:
+        """Lends a batch, if that is the better way and can be."""
+        ask, delivery = answer
+        if not isinstance(delivery, Full) or not self._lending.suits(delivery):
+            return False
+        assert self._workshop is not None
+        fd = self._workshop.descriptor(delivery)
+        if fd is None:
+            return False
+        try:
+            said, objects = batch_frame(delivery, ask.seq, time.perf_counter_ns() - ask.asked_ns, is_lent=True)
+            self._lending.lend(ask.seq, delivery, _PATIENCE_S)
+            with self._sending:
+                self._link.send_with_file(bytes(said), fd, _PATIENCE_S)
+                self._link.send([objects], _PATIENCE_S)
+                self._said_s = time.monotonic()
+        except Unsayable:
+            return False
+        finally:
+            os.close(fd)
+        return True
 
     def _leave(self, error: Exception) -> None:
         report = FailureReport.of(error, "serve")

@@ -11,7 +11,7 @@ from swift_loader.batch.layout import aligned
 from swift_loader.errors import FailureReport
 from swift_loader.net import schema
 from swift_loader.net.batches import said_of
-from swift_loader.net.frames import FAILED, PARCEL, write_head
+from swift_loader.net.frames import FAILED, LENT, PARCEL, write_head
 from swift_loader.net.values import Unsayable, write
 
 if TYPE_CHECKING:
@@ -21,8 +21,8 @@ Parts = list[bytes | memoryview]
 _REASON_LENGTH = 300
 
 
-def batch_frame(delivery: Full, seq: int, held_ns: int = 0) -> Parts:
-    """A batch, as it is sent: good for as long as its slot is held.
+def batch_frame(delivery: Full, seq: int, held_ns: int = 0, *, is_lent: bool = False) -> Parts:
+    """A batch, as it is sent: good for as long as its slot is held. Of one that is lent, all but its columns.
 
     Raises:
         Unsayable: if it holds what is not sent.
@@ -41,6 +41,8 @@ def batch_frame(delivery: Full, seq: int, held_ns: int = 0) -> Parts:
             said_of(spec),
         )
     )  # fmt: skip
+    if is_lent:
+        return [write_head(LENT, len(meta), seq, len(objects)) + meta, objects]
     bulk_nbytes = aligned(spec.nbytes) + len(objects) if objects else spec.nbytes
     parts: Parts = [write_head(PARCEL, len(meta), seq, bulk_nbytes) + meta, memory[: spec.nbytes]]
     return [*parts, bytes(aligned(spec.nbytes) - spec.nbytes), objects] if objects else parts

@@ -7,12 +7,13 @@ desks' threads         orders -> the larder -> the pool; the larder's answers ->
 from __future__ import annotations
 
 import contextlib
+import os
 import threading
 import time
 from typing import TYPE_CHECKING
 
 from swift_loader.engines.choose import sites_for
-from swift_loader.errors import SwiftLoaderError
+from swift_loader.errors import LoaderClosed, SwiftLoaderError
 from swift_loader.pool.budget import budget_of, slots_allowed
 from swift_loader.pool.pool import Pool
 from swift_loader.pool.view import Nobody
@@ -21,6 +22,7 @@ from swift_loader.serving.larder import Answer, Ask, Larder, Patron
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
+    from swift_loader.orders.tickets import Full
     from swift_loader.wire.recipe import Recipe
 
 #: A workshop that nobody has used for so long is closed: its workers end, and their memory is free.
@@ -79,6 +81,16 @@ class Workshop:
             self._see_to()
             return answer
 
+    def descriptor(self, delivery: Full) -> int | None:
+        """One of its own of the memory that a batch lies in, if it can be had."""
+        room = None if delivery.hold is None else delivery.hold.room
+        with self._lock:  # with an error, or at the end, the pool closes what numbers there are, and others get them
+            if room is None or self.error is not None:
+                return None
+            with contextlib.suppress(OSError):  # there is none left
+                return os.dup(room.fd)
+        return None
+
     def leave(self, patron: Patron) -> None:
         """A connection is over."""
         with self._lock:
@@ -92,6 +104,8 @@ class Workshop:
 
     def end(self) -> None:
         """Ends the workers."""
+        with self._lock:
+            self.error = self.error or LoaderClosed("the server closes")
         self._pool.abandon()
         self._thread.join(_CLOSE_S)
 

@@ -40,7 +40,8 @@ class Approach:
         self._limits = limits
         self._tell = tell
         self._hello = schema.hello(
-            "loader", consumer=consumer, loader=samples.loader, hwm=samples.width, most_nbytes=limits.bulk_nbytes
+            "loader", consumer=consumer, loader=samples.loader, hwm=samples.width, most_nbytes=limits.bulk_nbytes,
+            takes_files=bool(address.path),
         )  # fmt: skip
         self._attempts = Attempts(_FIRST_PAUSE_S)
         self._is_left_out = False
@@ -74,6 +75,7 @@ class Approach:
 
     def _greeted(self, address: Address, place: Place = fresh) -> tuple[Link, Receiver]:
         link = dial(address, None if self._samples.key is None else read_key(self._samples.key))
+        link.takes_files = bool(address.path)
         try:
             receiver, welcome = greeted(link, self._hello, self._limits, place)
             if welcome.loader != self._samples.loader:

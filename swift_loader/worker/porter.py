@@ -23,12 +23,15 @@ from swift_loader.net.batches import checked_objects, spec_of
 from swift_loader.net.frames import (
     BEAT,
     CANCEL,
+    COPIED,
     FAILED,
     LEAVING,
+    LENT,
     NOTE,
     ORDERS,
     PARCEL,
     VOID,
+    WHOLE,
     Head,
     Limits,
 )  # fmt: skip
@@ -46,6 +49,7 @@ from swift_loader.worker import carried
 from swift_loader.worker.approach import Approach
 from swift_loader.worker.behind import Behind
 from swift_loader.worker.gauges import Scale
+from swift_loader.worker.lent import Lent
 from swift_loader.worker.made import Made
 from swift_loader.worker.slots import SlotBerth, Slots
 
@@ -76,6 +80,9 @@ class Porter:
         self._cancelled: set[int] = set()
         self._said: deque[schema.Parcel] = deque(maxlen=1)
         """What was said of the batch whose bytes come now."""
+        self._lent = Lent()
+        self._copied: dict[int, tuple[Frame, schema.Parcel]] = {}
+        """Batches that were copied out of a server's memory, which it has not confirmed yet."""
         self._said_s = 0.0
         self._progress = 0
         self._specs: list[tuple[int, schema.Spec, BatchSpec]] = []
@@ -207,26 +214,33 @@ class Porter:
     def _handle(self, frame: Frame) -> None:
         self._progresses(FETCHES)
         if frame.kind == PARCEL:
-            self._deliver(frame)
+            self._deliver(frame, None if self._samples.job_key else self._said.pop())
+        elif frame.kind == LENT:
+            self._copy(frame)
+        elif frame.kind == WHOLE and frame.seq in self._copied:
+            self._deliver(*self._copied.pop(frame.seq))
         elif frame.kind == VOID:
             self._answered(frame.seq)
             self._channel.send(messages.write_void(frame.seq))
-        elif frame.kind in (FAILED, LEAVING) and self._samples.job_key:
-            if frame.kind == FAILED:
-                self._answered(frame.seq)
-            self._channel.send(bytes(frame.meta))
         elif frame.kind == FAILED:
             self._answered(frame.seq)
-            self._fail(frame.seq, schema.read(schema.Failure, frame.meta))
-        elif frame.kind == LEAVING:
-            said = schema.read(schema.Failure, frame.meta)
-            raise ProtocolError(f"it can make no batches: {said.type_name}: {said.text}")
+            self._fail(frame)
         elif frame.kind == NOTE:
             text = bytes(frame.meta)[:1000].decode(errors="replace")
             shown = "".join(one if one.isprintable() else " " for one in text)
             self._tell(f"{self._address}: {shown}")
+        elif frame.kind == LEAVING:
+            self._end(frame)
         elif frame.kind != BEAT:
             raise ProtocolError(f"it sent a frame of kind {frame.kind}")
+
+    def _end(self, frame: Frame) -> None:
+        """The server can make nothing more."""
+        if self._samples.job_key:
+            self._channel.send(bytes(frame.meta))
+            return
+        said = schema.read(schema.Failure, frame.meta)
+        raise ProtocolError(f"it can make no batches: {said.type_name}: {said.text}")
 
     def _answered(self, seq: int) -> tuple[Order, SlotBerth, int]:
         answered = self._open.pop(seq, None)
@@ -235,15 +249,20 @@ class Porter:
         self._cancelled.discard(seq)
         return answered
 
-    def _fail(self, seq: int, said: schema.Failure) -> None:
+    def _fail(self, frame: Frame) -> None:
+        """One batch cannot be made."""
+        if self._samples.job_key:
+            self._channel.send(bytes(frame.meta))
+            return
+        said = schema.read(schema.Failure, frame.meta)
         report = FailureReport(said.stage, said.type_name, said.text, said.traceback, said.index)
-        self._channel.send(messages.write_pickled(messages.FAILURE, Failure(seq, report)))
+        self._channel.send(messages.write_pickled(messages.FAILURE, Failure(frame.seq, report)))
 
     # ---- one batch
 
     def _place(self, head: Head, meta: memoryview) -> memoryview:
         """Where the bytes of a batch go: its slot."""
-        if head.kind != PARCEL:
+        if head.kind not in (PARCEL, LENT):
             return memoryview(bytearray(head.bulk_nbytes))
         order, berth, _ = self._open.get(head.seq, (None, None, 0))
         if order is None or berth is None:
@@ -252,21 +271,31 @@ class Porter:
             carried.check(order, meta)
             return berth.room(head.bulk_nbytes).memory.data[: head.bulk_nbytes]
         said = schema.read(schema.Parcel, meta)
-        expected = said.spec.nbytes if not said.objects_nbytes else aligned(said.spec.nbytes) + said.objects_nbytes
+        columns_nbytes = aligned(said.spec.nbytes) if said.objects_nbytes else said.spec.nbytes
+        begin, end = columns_nbytes if head.kind == LENT else 0, columns_nbytes + said.objects_nbytes
         is_asked = (said.epoch, said.step) == (order.epoch, order.step)
-        if not is_asked or head.bulk_nbytes != expected or said.rows > self._recipe.config.batch_size:
+        if not is_asked or head.bulk_nbytes != end - begin or said.rows > self._recipe.config.batch_size:
             raise ProtocolError(
                 f"it sent batch {said.step} of epoch {said.epoch} with {said.rows} rows in "
                 f"{head.bulk_nbytes:,} bytes, where batch {order.step} of epoch {order.epoch} was ordered"
             )
         self._said.append(said)
-        room: memoryview = berth.room(head.bulk_nbytes).memory.data
-        return room[: head.bulk_nbytes]
+        room: memoryview = berth.room(end).memory.data
+        return room[begin:end]
 
-    def _deliver(self, frame: Frame) -> None:
+    def _copy(self, frame: Frame) -> None:
+        """Out of the server's memory, which is that of the right batch if the server says so afterwards."""
+        assert self._link is not None
+        if self._samples.job_key or not self._link.files:
+            raise ProtocolError("it lent a batch without the memory that it lies in")
+        (_, berth, _), said = self._open[frame.seq], self._said.pop()
+        self._lent.copy(self._link.files.popleft(), berth.room(said.spec.nbytes).memory.data[: said.spec.nbytes])
+        self._copied[frame.seq] = (frame, said)
+        self._link.say(COPIED, seq=frame.seq)
+
+    def _deliver(self, frame: Frame, said: schema.Parcel | None) -> None:
         order, berth, sent_ns = self._answered(frame.seq)
         taken_ns = time.perf_counter_ns() - sent_ns
-        said = None if self._samples.job_key else self._said.pop()
         if not berth.wanted:
             berth.forget()
             self._channel.send(messages.write_void(order.seq))
@@ -277,8 +306,8 @@ class Porter:
         spec_id, spec, is_new = self._spec_id(said.spec)
         made = Made(spec, said.rows, spec.nbytes, None, [], [])
         if spec.object_count:
-            start = aligned(spec.nbytes)
-            objects = checked_objects(read(bytes(frame.bulk[start : start + said.objects_nbytes])), spec, said.rows)
+            behind = frame.bulk[frame.bulk.nbytes - said.objects_nbytes :]
+            objects = checked_objects(read(bytes(behind)), spec, said.rows)
             made.lay(objects, berth, Behind(None))
         transit_ns = max(0, taken_ns - said.held_ns)
         parcel = Parcel(order.seq, order.slot, spec_id, made.rows, made.nbytes, Cost._make((*said.cost, transit_ns)))

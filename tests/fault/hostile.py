@@ -6,7 +6,8 @@ import contextlib
 import socket
 import threading
 from collections.abc import Callable, Iterator
-from typing import Any, Self
+from pathlib import Path
+from typing import Any, NamedTuple, Self
 
 from swift_loader.net import schema
 from swift_loader.net.frames import BEAT, HELLO, ORDERS, PARCEL, REFUSED, WELCOME, Limits, write_head
@@ -51,12 +52,29 @@ def a_parcel(epoch: int, step: int, **changes: Any) -> tuple[bytes, bytes]:
     return schema.write(schema.Parcel(**said)), bytes(64)
 
 
-class FakeServer:
-    """Lets everybody in, and answers orders as it is told: with the bytes that ``answer(seq, epoch, step)`` gives."""
+class Beside(NamedTuple):
+    """Bytes, and a descriptor that goes with them."""
 
-    def __init__(self, answer: Callable[[int, int, int], bytes], first: bytes | None = None) -> None:
-        self._door = socket.create_server(("127.0.0.1", 0))
-        self.address = f"tcp://127.0.0.1:{self._door.getsockname()[1]}"
+    data: bytes
+    fd: int
+
+
+#: What a fake server sends for (seq, epoch, step); nothing for None, which ends the connection.
+Answering = Callable[[int, int, int], bytes | Beside | None]
+
+
+class FakeServer:
+    """Lets everybody in, and answers orders as it is told. ``path``: of a socket, in the place of TCP."""
+
+    def __init__(self, answer: Answering, first: bytes | None = None, path: Path | None = None) -> None:
+        if path is None:
+            self._door = socket.create_server(("127.0.0.1", 0))
+            self.address = f"tcp://127.0.0.1:{self._door.getsockname()[1]}"
+        else:
+            self._door = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+            self._door.bind(str(path))
+            self._door.listen()
+            self.address = f"unix:{path}"
         self._answer = answer
         self._first = framed(WELCOME, welcome()) if first is None else first
         self._ends: list[socket.socket] = []
@@ -93,17 +111,27 @@ class FakeServer:
             while not self._is_over:
                 frame = receiver.wait(10)
                 orders = ORDER.iter_unpack(frame.meta) if frame.kind == ORDERS else ()
-                link.send([self._answer(*order) for order in orders])
+                for order in orders:
+                    self._send(link, self._answer(*order))
                 link.say(BEAT)
         except LinkLost:
             pass
         finally:
             link.close()
 
+    @staticmethod
+    def _send(link: Link, answer: bytes | Beside | None) -> None:
+        if answer is None:
+            raise LinkLost("it ends")
+        if isinstance(answer, Beside):
+            link.send_with_file(*answer)
+        else:
+            link.send([answer])
+
 
 @contextlib.contextmanager
-def faked(answer: Callable[[int, int, int], bytes], first: bytes | None = None) -> Iterator[FakeServer]:
-    server = FakeServer(answer, first)
+def faked(answer: Answering, first: bytes | None = None, path: Path | None = None) -> Iterator[FakeServer]:
+    server = FakeServer(answer, first, path)
     try:
         yield server
     finally:

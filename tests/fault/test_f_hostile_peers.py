@@ -23,10 +23,10 @@ import pytest
 
 from swift_loader import ConfigError, DataError, ProtocolError, ProtocolMismatch, SwiftLoader, SwiftLoaderError
 from swift_loader.net import schema
-from swift_loader.net.frames import FAILED, HEAD, HELLO, MAGIC, PARCEL, REFUSED, WELCOME
+from swift_loader.net.frames import FAILED, HEAD, HELLO, LENT, MAGIC, PARCEL, REFUSED, WELCOME, WHOLE
 from swift_loader.net.keygen import make_key
 from swift_loader.net.keys import client_side, read_key
-from tests.fault.hostile import Stranger, a_parcel, faked, framed, welcome
+from tests.fault.hostile import Beside, Stranger, a_parcel, faked, framed, welcome
 from tests.served_loaders import made, plain, serving
 from tests.served_streams import free_port
 
@@ -110,6 +110,51 @@ def test_f14_an_honest_batch_of_the_same_server_is_taken():
     with faked(lies("none")) as server, SwiftLoader.connect(server.address) as loader:
         loader.start(0)
         assert [batch.shape for batch in loader] == [(8, 2)] * 12
+
+
+@slow
+@pytest.mark.parametrize("lie", ["no file", "a short file", "no file of memory", "whole before it was lent", "twice"])
+def test_f14_memory_that_a_hostile_server_lends_is_looked_at(lie: str, tmp_path: Path):
+    with contextlib.ExitStack() as files:
+        short = files.enter_context(open(tmp_path / "short", "w+b")).fileno()
+        os.ftruncate(short, 0 if lie == "no file" else 63)
+        pipe, other = os.pipe()
+        files.callback(os.close, pipe)
+        files.callback(os.close, other)
+
+        def answer(seq: int, epoch: int, step: int) -> bytes | Beside:
+            meta, _ = a_parcel(epoch, step)
+            lent = framed(LENT, meta, seq)
+            return {
+                "no file": lent, "a short file": Beside(lent, short), "no file of memory": Beside(lent, pipe),
+                "whole before it was lent": framed(WHOLE, b"", seq), "twice": Beside(lent + lent, short),
+            }[lie]  # fmt: skip
+
+        server = files.enter_context(faked(answer, path=tmp_path / "socket"))
+        loader = files.enter_context(SwiftLoader.connect(server.address))
+        with pytest.raises(ProtocolError, match="socket"):
+            loader.start(0)
+
+
+@slow
+@pytest.mark.filterwarnings("ignore:.*made again:RuntimeWarning")
+def test_f14_memory_counts_only_once_the_server_has_said_that_it_held_it(tmp_path: Path):
+    lent: list[int] = []
+    with open(tmp_path / "memory", "w+b") as memory:
+        memory.write(b"\1" * 64)
+        memory.flush()
+
+        def answer(seq: int, epoch: int, step: int) -> bytes | Beside | None:
+            meta, bulk = a_parcel(epoch, step)
+            lent.append(seq)
+            if len(lent) == 1:
+                return Beside(framed(LENT, meta, seq), memory.fileno())
+            return None if len(lent) == 2 else framed(PARCEL, meta, seq, bulk)
+
+        with faked(answer, path=tmp_path / "socket") as server, SwiftLoader.connect(server.address) as loader:
+            loader.start(0)
+            assert [batch.tolist() for batch in loader] == [[[0.0, 0.0]] * 8] * 12
+            assert loader.statistics()["servers_lost"] == 1
 
 
 @slow

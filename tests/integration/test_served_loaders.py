@@ -164,11 +164,12 @@ def test_connections_that_are_cut_change_nothing():
         assert seen == expected[0]
 
 
-def test_large_batches_arrive_whole():
-    address = tcp()
-    with serving("Images", address), SwiftLoader.connect(address) as loader:
+@pytest.mark.parametrize("name", ["Images", "Named"])
+def test_large_batches_arrive_whole(name: str, tmp_path: Path):
+    address = tcp() if name == "Images" else f"unix:{tmp_path / 'socket'}"
+    with serving(name, address), SwiftLoader.connect(address) as loader:
         loader.start(0)
-        assert epochs(loader, 1) == here("Images", count=1)
+        assert epochs(loader, 2) == here(name, count=2)
 
 
 def test_what_a_sample_raises_or_kills_is_told_as_here():
