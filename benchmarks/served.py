@@ -211,10 +211,7 @@ def restarts(count: int = 100) -> list[str]:
                 server.kill()
                 server.wait(30)
                 server = start("slow", address)
-                since_s = _since_it_listens(parse(address).port)
-                while not since_s():  # what was made before is there at once; for the next one, somebody must make it
-                    seen.append(next(batches))
-                waits.append(since_s())
+                waits.append(_resumed_after(parse(address).port, batches, seen))
             seen += batches
             lost = loader.statistics()["servers_lost"]
     finally:
@@ -228,6 +225,14 @@ def restarts(count: int = 100) -> list[str]:
         f"{'restarts':>10}{'resumed after, s: median':>28}{'p95':>8}{'highest':>10}{'the same':>10}",
         f"{lost:>10}{ordered[count // 2]:>28.2f}{ordered[int(count * 0.95)]:>8.2f}{ordered[-1]:>10.2f}{is_same!s:>10}",
     ]
+
+
+def _resumed_after(port: int, batches: Iterator[Any], seen: list[Any]) -> float:
+    """What was made before is there at once; for the next one, the server must be there again."""
+    since_s = _since_it_listens(port)
+    while not since_s():
+        seen.append(next(batches))
+    return since_s()
 
 
 def _since_it_listens(port: int) -> Callable[[], float]:

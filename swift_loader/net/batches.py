@@ -19,6 +19,7 @@ _VIEWED = {
     "float4_e2m1fn_x2",
 }  # fmt: skip
 _NUMBERS = "biufc"
+_MOST_MAKES = 16
 
 
 def said_of(spec: layout.BatchSpec) -> schema.Spec:
@@ -54,6 +55,33 @@ def spec_of(said: schema.Spec, most_rows: int) -> layout.BatchSpec:
             raise ProtocolError(f"a column at byte {offset} of a batch of {said.nbytes} bytes, where it does not fit")
     count = sum(column.kind == "objects" for column in columns)
     return layout.BatchSpec("columns", structure, columns, said.capacity, tuple(said.offsets), said.nbytes, count)
+
+
+class Makes:
+    """The makes that were told on a connection, by number: mostly each batch is as the one before.
+
+    Args:
+        most_rows: So many a batch may have.
+    """
+
+    def __init__(self, most_rows: int) -> None:
+        self._most_rows = most_rows
+        self._known: list[tuple[int, schema.Spec, layout.BatchSpec]] = []
+        self._count = 0
+
+    def known(self, said: schema.Spec) -> tuple[int, layout.BatchSpec, bool]:
+        """The number of a make, the make itself, and whether the number has meant another or none until now.
+
+        Raises:
+            ProtocolError: if there can be no such batch.
+        """
+        for number, before, spec in self._known:
+            if before == said:
+                return number, spec, False
+        spec, number = spec_of(said, self._most_rows), self._count % _MOST_MAKES
+        self._count += 1
+        self._known = [one for one in self._known if one[0] != number] + [(number, said, spec)]
+        return number, spec, True
 
 
 def checked_objects(objects: Any, spec: layout.BatchSpec, rows: int) -> list[list[Any]]:

@@ -62,6 +62,11 @@ class Launcher:
         )
 
     @property
+    def line_count(self) -> int:
+        """How many lines there are."""
+        return len(self._sites)
+
+    @property
     def slot_words(self) -> memoryview:
         """What each slot is ordered for."""
         return self._control.slot_words

@@ -20,6 +20,7 @@ from swift_loader.wire.facts import Facts
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+    from swift_loader.errors import FailureReport
     from swift_loader.orders.death import Death
     from swift_loader.orders.exchange import Exchange
     from swift_loader.pool.lights import Lights
@@ -66,6 +67,8 @@ class Supervisor:
         """Workers that had grown too large."""
         self.reconnected = 0
         """Connections to servers that were lost."""
+        self._left_out: set[int] = set()
+        """Lines whose servers are not believed any more, and to which nobody connects again."""
         self.is_open = False
         """All workers were started once: from now on the pool goes on without one of them."""
         self.fatal: BaseException | None = None
@@ -197,7 +200,7 @@ class Supervisor:
             self._notes.put(f"{death.how}; another takes its place")
         line.died(death.how)
         self._exchange.gone(line.book, death)
-        return line.policy.delay_s
+        return None if line.number in self._left_out else line.policy.delay_s
 
     def _hello(self, line: Line, hello: Hello) -> None:
         with self._greeting:  # without ``validate`` several workers may be the first at the same time
@@ -216,9 +219,19 @@ class Supervisor:
         most = self._config.max_worker_nbytes or 0
         if leaving.first_nbytes > most:
             self.broke(failures.too_large_at_once(line.name, leaving.first_nbytes, most))
-        if leaving.why:
+        if leaving.report is not None:
+            self._leave_out(line, leaving.report)
+        elif leaving.why:
             self._notes.put_once(leaving.why)
             self.reconnected += 1
         else:
             self.recycled += 1
         line.takes_leave()
+
+    def _leave_out(self, line: Line, report: FailureReport) -> None:
+        """A server has said what none says. Others may be as they should, and have not met yet: they are waited for."""
+        self._left_out.add(line.number)
+        if len(self._left_out) == self._launcher.line_count:
+            self.broke(failures.start_error(line.name, report, self._recipe.consumer, line.number))
+        else:
+            self._notes.put(f"{report.text}. It is left out from now on, and the others go on without it")

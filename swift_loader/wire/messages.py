@@ -151,6 +151,8 @@ class Leaving:
     """And after its first batch."""
     why: str = ""
     """Where it leaves for another reason."""
+    report: FailureReport | None = None
+    """Where it leaves for good: the server that it stands for is not to be believed."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,10 +5,15 @@ from __future__ import annotations
 import mmap
 import os
 from collections import OrderedDict
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from swift_loader.errors import ProtocolError
+
+if TYPE_CHECKING:
+    from swift_loader.net.receiver import Frame
+    from swift_loader.net.schema import Parcel
 
 #: As many as a server is likely to fill in turn; what it no longer fills is forgotten then.
 _MOST_MAPPED = 64
@@ -19,6 +24,8 @@ class Lent:
 
     def __init__(self) -> None:
         self._mapped: OrderedDict[tuple[int, int], np.ndarray] = OrderedDict()
+        self.copied: dict[int, tuple[Frame, Parcel]] = {}
+        """Batches that were, by their orders: to be delivered when the server says that it had held them until then."""
 
     def copy(self, fd: int, into: memoryview) -> None:
         """Its first bytes. Takes the descriptor over.

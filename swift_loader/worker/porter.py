@@ -15,11 +15,11 @@ import struct
 import time
 from collections import deque
 
-from swift_loader.batch.layout import BatchSpec, aligned
+from swift_loader.batch.layout import aligned
 from swift_loader.errors import FailureReport, ProtocolError
 from swift_loader.net import schema
 from swift_loader.net.address import Address, parse
-from swift_loader.net.batches import checked_objects, spec_of
+from swift_loader.net.batches import Makes, checked_objects
 from swift_loader.net.frames import (
     BEAT,
     CANCEL,
@@ -56,7 +56,6 @@ from swift_loader.worker.slots import SlotBerth, Slots
 ORDER = struct.Struct("<QQQ")
 """One order on the wire: its number, the epoch, the step."""
 _META_NBYTES = 4 << 20
-_SPECS = 16
 
 
 class Porter:
@@ -81,12 +80,9 @@ class Porter:
         self._said: deque[schema.Parcel] = deque(maxlen=1)
         """What was said of the batch whose bytes come now."""
         self._lent = Lent()
-        self._copied: dict[int, tuple[Frame, schema.Parcel]] = {}
-        """Batches that were copied out of a server's memory, which it has not confirmed yet."""
         self._said_s = 0.0
         self._progress = 0
-        self._specs: list[tuple[int, schema.Spec, BatchSpec]] = []
-        self._spec_count = 0
+        self._makes = Makes(recipe.config.batch_size)
         self._link: Link | None = None
         self._receiver: Receiver | None = None
 
@@ -113,16 +109,12 @@ class Porter:
         except LinkLost as lost:
             self._leaves(f"{self._address}: {lost}; batches that it was asked for are made again")
         except ProtocolError as error:
-            report = FailureReport.of(self._wrong(error), "receive a batch")
-            self._channel.send(messages.write_pickled(messages.FAILURE, Failure(0, report)))
+            told = ProtocolError(f"what came from {self._address} is not what a server says: {error}")
+            told.peer = str(self._address)
+            self._leaves(str(told), FailureReport.of(told, "receive a batch"))
 
-    def _wrong(self, error: ProtocolError) -> ProtocolError:
-        told = ProtocolError(f"what came from {self._address} is not what a server says: {error}")
-        told.peer = str(self._address)
-        return told
-
-    def _leaves(self, why: str) -> None:
-        self._channel.send(messages.write_pickled(messages.LEAVING, Leaving(0, 0, why)))
+    def _leaves(self, why: str, report: FailureReport | None = None) -> None:
+        self._channel.send(messages.write_pickled(messages.LEAVING, Leaving(0, 0, why, report)))
 
     def close(self) -> None:
         """Lets go of the connection."""
@@ -217,8 +209,8 @@ class Porter:
             self._deliver(frame, None if self._samples.job_key else self._said.pop())
         elif frame.kind == LENT:
             self._copy(frame)
-        elif frame.kind == WHOLE and frame.seq in self._copied:
-            self._deliver(*self._copied.pop(frame.seq))
+        elif frame.kind == WHOLE and frame.seq in self._lent.copied:
+            self._deliver(*self._lent.copied.pop(frame.seq))
         elif frame.kind == VOID:
             self._answered(frame.seq)
             self._channel.send(messages.write_void(frame.seq))
@@ -290,7 +282,7 @@ class Porter:
             raise ProtocolError("it lent a batch without the memory that it lies in")
         (_, berth, _), said = self._open[frame.seq], self._said.pop()
         self._lent.copy(self._link.files.popleft(), berth.room(said.spec.nbytes).memory.data[: said.spec.nbytes])
-        self._copied[frame.seq] = (frame, said)
+        self._lent.copied[frame.seq] = (frame, said)
         self._link.say(COPIED, seq=frame.seq)
 
     def _deliver(self, frame: Frame, said: schema.Parcel | None) -> None:
@@ -303,7 +295,7 @@ class Porter:
         if said is None:
             self._send(carried.parcel_of(frame, order, taken_ns, has_made=berth.made is not None), berth)
             return
-        spec_id, spec, is_new = self._spec_id(said.spec)
+        spec_id, spec, is_new = self._makes.known(said.spec)
         made = Made(spec, said.rows, spec.nbytes, None, [], [])
         if spec.object_count:
             behind = frame.bulk[frame.bulk.nbytes - said.objects_nbytes :]
@@ -323,13 +315,3 @@ class Porter:
         else:
             self._channel.send(datagram, [berth.made.fd])
             berth.made.close()
-
-    def _spec_id(self, said: schema.Spec) -> tuple[int, BatchSpec, bool]:
-        for number, known, spec in self._specs:
-            if known == said:
-                return number, spec, False
-        spec = spec_of(said, self._recipe.config.batch_size)
-        number = self._spec_count % _SPECS
-        self._spec_count += 1
-        self._specs = [one for one in self._specs if one[0] != number] + [(number, said, spec)]
-        return number, spec, True

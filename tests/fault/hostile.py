@@ -52,6 +52,12 @@ def a_parcel(epoch: int, step: int, **changes: Any) -> tuple[bytes, bytes]:
     return schema.write(schema.Parcel(**said)), bytes(64)
 
 
+def honestly(seq: int, epoch: int, step: int) -> bytes:
+    """What a server answers an order with."""
+    meta, bulk = a_parcel(epoch, step)
+    return framed(PARCEL, meta, seq, bulk)
+
+
 class Beside(NamedTuple):
     """Bytes, and a descriptor that goes with them."""
 

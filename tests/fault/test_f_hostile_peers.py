@@ -21,12 +21,12 @@ from typing import Any
 import psutil
 import pytest
 
-from swift_loader import ConfigError, DataError, ProtocolError, ProtocolMismatch, SwiftLoader, SwiftLoaderError
+from swift_loader import ConfigError, DataError, ProtocolMismatch, SwiftLoader, SwiftLoaderError
 from swift_loader.net import schema
-from swift_loader.net.frames import FAILED, HEAD, HELLO, LENT, MAGIC, PARCEL, REFUSED, WELCOME, WHOLE
+from swift_loader.net.frames import FAILED, HEAD, HELLO, MAGIC, REFUSED, WELCOME
 from swift_loader.net.keygen import make_key
 from swift_loader.net.keys import client_side, read_key
-from tests.fault.hostile import Beside, Stranger, a_parcel, faked, framed, welcome
+from tests.fault.hostile import Stranger, faked, framed, honestly, welcome
 from tests.served_loaders import made, plain, serving
 from tests.served_streams import free_port
 
@@ -60,103 +60,6 @@ class Touches:
         return os.mkdir, (str(self.path),)
 
 
-def lies(name: str) -> Any:
-    """What a hostile server answers orders with."""
-
-    def answer(seq: int, epoch: int, step: int) -> bytes:
-        meta, bulk = a_parcel(epoch, step)
-        changed: dict[str, Any] = {
-            "objects": {"spec": {"columns": [schema.Column("array", "object", [2], "")]}},
-            "no type": {"spec": {"columns": [schema.Column("array", "notatype", [2], "")]}},
-            "overflow": {"spec": {"columns": [schema.Column("array", "float32", [1 << 62, 1 << 62], "")]}},
-            "outside": {"spec": {"offsets": [1 << 20]}},
-            "too many rows": {"rows": 9}, "too few bytes": {"spec": {"nbytes": 128}},
-            "more columns": {"spec": {"columns": [schema.Column("array", "float32", [2], "")] * 2, "offsets": [0, 0]}},
-            "objects that are none": {"objects_nbytes": 64, "spec": {"nbytes": 0}},
-        }.get(name, {})  # fmt: skip
-        if changed:
-            meta, bulk = a_parcel(epoch, step, **changed)
-        elif name == "another epoch's":
-            meta, _ = a_parcel(epoch + 1, step)
-        elif name == "nobody ordered":
-            seq += 1_000_000
-        elif name == "pickle for a parcel":
-            meta = pickle.dumps(Touches(Path("/nowhere")))
-        elif name == "huge":
-            return HEAD.pack(MAGIC, PARCEL, 0, len(meta), seq, 1 << 62) + meta
-        elif name == "another kind":
-            return framed(HELLO, meta, seq)
-        return framed(PARCEL, meta, seq, bulk)
-
-    return answer
-
-
-LIES = [
-    "objects", "no type", "overflow", "outside", "too many rows", "too few bytes", "more columns",
-    "objects that are none", "another epoch's", "nobody ordered", "pickle for a parcel", "huge", "another kind",
-]  # fmt: skip
-
-
-@pytest.mark.parametrize("lie", [LIES[0], *(pytest.param(lie, marks=slow) for lie in LIES[1:])])
-def test_f14_f9_what_a_hostile_server_sends_is_an_error_that_names_it(lie: str):
-    with faked(lies(lie)) as server, SwiftLoader.connect(server.address) as loader:
-        with pytest.raises(ProtocolError, match=server.address) as raised:
-            loader.start(0)
-        assert raised.value.peer == server.address
-
-
-@slow
-def test_f14_an_honest_batch_of_the_same_server_is_taken():
-    with faked(lies("none")) as server, SwiftLoader.connect(server.address) as loader:
-        loader.start(0)
-        assert [batch.shape for batch in loader] == [(8, 2)] * 12
-
-
-@slow
-@pytest.mark.parametrize("lie", ["no file", "a short file", "no file of memory", "whole before it was lent", "twice"])
-def test_f14_memory_that_a_hostile_server_lends_is_looked_at(lie: str, tmp_path: Path):
-    with contextlib.ExitStack() as files:
-        short = files.enter_context(open(tmp_path / "short", "w+b")).fileno()
-        os.ftruncate(short, 0 if lie == "no file" else 63)
-        pipe, other = os.pipe()
-        files.callback(os.close, pipe)
-        files.callback(os.close, other)
-
-        def answer(seq: int, epoch: int, step: int) -> bytes | Beside:
-            meta, _ = a_parcel(epoch, step)
-            lent = framed(LENT, meta, seq)
-            return {
-                "no file": lent, "a short file": Beside(lent, short), "no file of memory": Beside(lent, pipe),
-                "whole before it was lent": framed(WHOLE, b"", seq), "twice": Beside(lent + lent, short),
-            }[lie]  # fmt: skip
-
-        server = files.enter_context(faked(answer, path=tmp_path / "socket"))
-        loader = files.enter_context(SwiftLoader.connect(server.address))
-        with pytest.raises(ProtocolError, match="socket"):
-            loader.start(0)
-
-
-@slow
-@pytest.mark.filterwarnings("ignore:.*made again:RuntimeWarning")
-def test_f14_memory_counts_only_once_the_server_has_said_that_it_held_it(tmp_path: Path):
-    lent: list[int] = []
-    with open(tmp_path / "memory", "w+b") as memory:
-        memory.write(b"\1" * 64)
-        memory.flush()
-
-        def answer(seq: int, epoch: int, step: int) -> bytes | Beside | None:
-            meta, bulk = a_parcel(epoch, step)
-            lent.append(seq)
-            if len(lent) == 1:
-                return Beside(framed(LENT, meta, seq), memory.fileno())
-            return None if len(lent) == 2 else framed(PARCEL, meta, seq, bulk)
-
-        with faked(answer, path=tmp_path / "socket") as server, SwiftLoader.connect(server.address) as loader:
-            loader.start(0)
-            assert [batch.tolist() for batch in loader] == [[[0.0, 0.0]] * 8] * 12
-            assert loader.statistics()["servers_lost"] == 1
-
-
 @slow
 def test_f12_pickles_in_every_field_are_never_run(tmp_path: Path):
     target = tmp_path / "touched"
@@ -166,7 +69,7 @@ def test_f12_pickles_in_every_field_are_never_run(tmp_path: Path):
         framed(WELCOME, bomb), framed(WELCOME, welcome(facts=bomb)), framed(WELCOME, welcome(package=text[:100])),
         framed(REFUSED, bomb),
     ):  # fmt: skip
-        with faked(lies("none"), first) as server, contextlib.suppress(SwiftLoaderError):
+        with faked(honestly, first) as server, contextlib.suppress(SwiftLoaderError):
             SwiftLoader.connect(server.address).close()
 
     def failing(seq: int, epoch: int, step: int) -> bytes:
@@ -197,7 +100,7 @@ def test_f16_versions_that_have_one_in_common_work_and_others_are_told_both(lowe
 @slow
 def test_f16_a_server_that_refuses_a_version_is_not_asked_again():
     refused = framed(REFUSED, schema.write(schema.Refused("version", "this server speaks 2 to 3, this client 1 to 1")))
-    with faked(lies("none"), refused) as server, pytest.raises(ProtocolMismatch, match="2 to 3, this client 1 to 1"):
+    with faked(honestly, refused) as server, pytest.raises(ProtocolMismatch, match="2 to 3, this client 1 to 1"):
         SwiftLoader.connect(server.address)
 
 

@@ -58,6 +58,7 @@ ENDS = {
     ("shards/epochs.py", "opens a file"): "a file in memory of a process of ours, by /proc",
     ("stores/asking.py", "opens a file"): "a file of certificates that the user has named, in a process of its own",
     ("net/link.py", "recv_into"): "never waits: its timeout is 0",
+    ("net/link.py", "sendmsg"): "never waits: its timeout is 0",
     ("net/doorman.py", "accept"): "never waits: its timeout is 0",
     ("net/neighbours.py", "recv"): "its socket has a timeout",
     ("streams/door.py", "recv_fds"): "never waits: MSG_DONTWAIT",
@@ -90,6 +91,7 @@ ENDS = {
     # Locks: what their holders do meanwhile.
     ("serving/desk.py", "acquire"): "never waits: blocking=False",
     ("serving/desk.py", "with _sending"): "sends a frame to a client, which has 30 s for each piece of it",
+    ("serving/lending.py", "with _changed"): "counts; who waits under it has let go of it meanwhile",
     ("serving/workshop.py", "with _lock"): "decides: nothing is sent or made under it; starting a thread is",
     ("consumer/epoch.py", "with _turn"): "waits for a batch as this thread would, which has its deadlines",
     ("engines/lifeline.py", "with _no_fork"): "makes or closes a pipe; or forks",
