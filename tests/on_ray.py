@@ -189,7 +189,7 @@ def here() -> None:
 
 def short() -> None:
     """A cluster that has no place: it is told; and an error where there are no other workers."""
-    from swift_loader.engines import ray as engine
+    from swift_loader.engines import cluster as engine
 
     engine._PENDING_TOLD_S = 0.5
     with cluster(cpus=1):

@@ -35,7 +35,7 @@ def sites_for(recipe: Recipe) -> list[Site]:
         local = [local[0]._replace(width=dataset.width, servers=servers)]
     if config.engine == "local":
         return local
-    from swift_loader.engines.ray import RayWorkers  # noqa: PLC0415 - ray is an extra
+    from swift_loader.engines.cluster import RayWorkers  # noqa: PLC0415 - ray is an extra
 
     cluster = RayWorkers(recipe, config.engine)
     actors = zip(cluster.widths, cluster.names, strict=True)

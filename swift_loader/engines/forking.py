@@ -10,8 +10,8 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 from swift_loader.engines import copied
+from swift_loader.engines.interpreter import pidfd_of, status_of
 from swift_loader.engines.lifeline import Lifeline, is_readable
-from swift_loader.engines.server import pidfd_of, status_of
 from swift_loader.errors import ConfigError
 from swift_loader.worker import guard
 

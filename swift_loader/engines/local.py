@@ -15,9 +15,10 @@ import threading
 from collections.abc import Sequence
 
 from swift_loader.engines import copied
+from swift_loader.engines.interpreter import interpreter, pidfd_of, status_of
 from swift_loader.engines.lifeline import Ends, Lifeline, ends, is_readable
 from swift_loader.engines.nursery import Copies, Needs, Nursery, Prepared, shared
-from swift_loader.engines.server import Server, ServerGone, interpreter, pidfd_of, status_of
+from swift_loader.engines.server import Server, ServerGone
 from swift_loader.errors import ConfigError, LoaderClosed
 from swift_loader.host.limits import refusals_told
 from swift_loader.host.procfs import is_stopped, status_told

@@ -32,9 +32,8 @@ class Surroundings:
 class Placing:
     """What a server is told. With it comes the payload, which holds the recipe."""
 
-    host: str
-    """Where it listens, for consumers on other hosts."""
     ports: tuple[int, int] | None
+    """Where it may listen; None: at any."""
     width: int
     """So many workers."""
     key: str
@@ -42,8 +41,6 @@ class Placing:
     loader: str
     """What the consumer calls it."""
     surroundings: Surroundings
-    keeps_folder: bool
-    """Ray has put it into a folder of its own."""
 
 
 @dataclass(frozen=True, slots=True)

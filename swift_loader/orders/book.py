@@ -143,7 +143,9 @@ class Book:
         # None waits before it is known how slow they are: the next one may be done by another worker meanwhile.
         if not self.batch_ns:
             return 0
-        return max(1, min(most, int(self.width * (_QUEUED_NS + self.transit_ns) / self.batch_ns)))
+        # Where batches have a way to go, all workers may end together and stand idle until the next orders have come.
+        least = self.width if self.transit_ns else 1
+        return max(least, min(most, int(self.width * (_QUEUED_NS + self.transit_ns) / self.batch_ns)))
 
     def in_hand(self) -> Order | None:
         """The order that the worker is at: as it says itself, or the oldest. Of several workers nobody here knows."""

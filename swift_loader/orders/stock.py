@@ -68,7 +68,7 @@ class Stock:
 
     def depth(self, book: Book) -> int:
         """How many orders a worker should have: the one that it is at, and those in its channel."""
-        if self._is_unhurried and self.is_short:  # to come back for an order costs them nothing
+        if self.is_short and self._is_at_hand(book):  # to come back for an order costs them nothing
             return book.width
         return book.width + book.queue_depth(self._most_queued(book), self.largest_slot)
 
@@ -117,7 +117,11 @@ class Stock:
         if book.outstanding and leased_count > 1:
             count += 1
         most = self.ready_most + workers
-        return count >= (most if self._is_unhurried else max(most, 2 * workers))
+        return count >= (most if self._is_at_hand(book) else max(most, 2 * workers))
+
+    def _is_at_hand(self, book: Book) -> bool:
+        """Whether what a worker makes is here at once, beside the time that it takes to make."""
+        return self._is_unhurried and not book.transit_ns
 
     def _fit(self) -> None:
         """Fits the stock to what batches are.

@@ -7,7 +7,7 @@ worker is ordered stands in the line's book, which is under the exchange's lock.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from swift_loader.pool.inquiry import Inquiry
 from swift_loader.pool.policy import Event, Instruction, Policy, State
@@ -15,6 +15,8 @@ from swift_loader.wire import messages
 from swift_loader.wire.page import STARTS
 
 if TYPE_CHECKING:
+    from concurrent.futures import Future
+
     from swift_loader.orders.book import Book
     from swift_loader.pool.process import Process
     from swift_loader.wire.channel import Channel
@@ -41,6 +43,8 @@ class Line:
     """Nothing more is heard of the worker."""
     refused = 0
     """How often in a row the system has refused its worker a process."""
+    answer: Future[Any] | None = None
+    """What its worker's start waits for. Written by the starter."""
     deaths = 0
     last_death = ""
     """How the last of its workers that has died did so, for who looks on."""
@@ -59,7 +63,13 @@ class Line:
 
     def prepare(self) -> None:
         """A worker is about to be started for this line: what the cell says of the one before is over."""
+        self.answer = None
         self.cell.enter(STARTS)
+
+    @property
+    def is_answered(self) -> bool:
+        """Whether what its worker's start waits for has happened, if that is known."""
+        return self.answer is not None and self.answer.done()
 
     def connect(self, process: Process, channel: Channel) -> None:
         """A worker was started for this line."""

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, NamedTuple, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeAlias
 
 if TYPE_CHECKING:
+    from concurrent.futures import Future
+
     from swift_loader.wire.channel import Channel
     from swift_loader.wire.messages import Setup
 
@@ -47,11 +49,17 @@ Started: TypeAlias = "tuple[Process, Channel]"
 
 
 class WorkerAwaited(Exception):
-    """There is no place for a worker yet: it is to be asked for again after so long. A note tells why, in words."""
+    """There is no place for a worker yet: it is to be asked for again after so long. A note tells why, in words.
 
-    def __init__(self, delay_s: float, note: str = "") -> None:
+    Args:
+        delay_s: So long.
+        note: Empty where that was told.
+        answer: As soon as this is done, if that is known.
+    """
+
+    def __init__(self, delay_s: float, note: str = "", answer: Future[Any] | None = None) -> None:
         super().__init__(note)
-        self.delay_s, self.note = delay_s, note
+        self.delay_s, self.note, self.answer = delay_s, note, answer
 
 
 class Engine(Protocol):

@@ -166,6 +166,9 @@ class Starter:
             return self._launcher.launch(line)
         except WorkerAwaited as wait:
             self._supervisor.awaited(wait.note)
+            line.answer = wait.answer
+            if wait.answer is not None:
+                wait.answer.add_done_callback(lambda _: line.book.bell.ring())
             return wait.delay_s
         except WorkerStartFailed as error:
             return self._supervisor.refused(line, error)

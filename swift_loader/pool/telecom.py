@@ -153,7 +153,7 @@ class Telecom:
     def _ask_for_those_due(self) -> None:
         for _ in range(len(self._arriving)):
             due_s, line = self._arriving.popleft()
-            if due_s > monotonic():
+            if due_s > monotonic() and not line.is_answered:
                 self._arriving.append((due_s, line))
             else:
                 line.prepare()

@@ -71,12 +71,11 @@ _BACKLOG = 64
 def main(channel_fd: int, _lifeline_fd: int) -> None:
     """The whole life of a server, in an interpreter that has armed its lifeline."""
     channel = SocketChannel(socket.socket(fileno=channel_fd), blocking=True)
-    received = channel.receive()
-    if received is None or not received[0]:
+    spot, told = channel.receive(), channel.receive()
+    if not (spot and spot[0] and told and told[0]):
         return
-    placing: Placing = messages.read_pickled(received[0])
     try:
-        group = _opened(placing, received[1][0])
+        group = _opened(messages.read_pickled(told[0]), told[1][0], *messages.read_pickled(spot[0]))
     except BaseException as error:  # noqa: BLE001 - whatever it is, the trainer is to hear of it
         report = FailureReport.of(error, "start workers on the cluster")
         channel.send(messages.write_pickled(messages.HELLO, Placed(report=report)))
@@ -85,12 +84,12 @@ def main(channel_fd: int, _lifeline_fd: int) -> None:
     group.run()
 
 
-def _opened(placing: Placing, payload_fd: int) -> Group:
-    _settle(placing.surroundings, keeps_folder=placing.keeps_folder)
+def _opened(placing: Placing, payload_fd: int, host: str, keeps_folder: bool) -> Group:  # noqa: FBT001 - as it was said
+    _settle(placing.surroundings, keeps_folder=keeps_folder)
     sys.modules["__main__"].__getattr__ = _of_the_script  # type: ignore[method-assign] # a module may have one
     recipe: Recipe = unpack(payload_fd)
     config = dataclasses.replace(recipe.config, worker_count=placing.width)
-    return Group(dataclasses.replace(recipe, config=config), placing)
+    return Group(dataclasses.replace(recipe, config=config), placing, host)
 
 
 def _settle(surroundings: Surroundings, *, keeps_folder: bool) -> None:
@@ -112,7 +111,7 @@ def _of_the_script(name: str) -> type:
 class Group:
     """Some workers, and whoever asks for their batches."""
 
-    def __init__(self, recipe: Recipe, placing: Placing) -> None:
+    def __init__(self, recipe: Recipe, placing: Placing, host: str) -> None:
         self._recipe, self._memory = with_memory(recipe)
         self._placing = placing
         self._porter: _Porter | None = None
@@ -125,10 +124,10 @@ class Group:
         self._pool.begin_asked()
         self._plan = self._pool.open()
         keys = Keys(key_file(placing.key))
-        self._doors = [_far_door(placing), _near_door()]
+        self._doors = [_far_door(host, placing.ports), _near_door()]
         far, near = self._doors
         port = far.getsockname()[1]
-        host = f"[{placing.host}]" if ":" in placing.host else placing.host
+        host = f"[{host}]" if ":" in host else host
         name = near.getsockname().decode().replace("\0", "@", 1)
         self.addresses = (f"unix:{name}", f"tcp://{host}:{port}")
         self._doorman = Doorman(self._doors, keys, "loader")
@@ -304,16 +303,16 @@ class _Porter:
         return number, encode(spec).stream
 
 
-def _far_door(placing: Placing) -> socket.socket:
-    family = socket.AF_INET6 if ":" in placing.host else socket.AF_INET
-    first, last = placing.ports or (0, 0)
+def _far_door(host: str, ports: tuple[int, int] | None) -> socket.socket:
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    first, last = ports or (0, 0)
     for port in range(first, last + 1):
         try:
-            return socket.create_server((placing.host, port), family=family, backlog=_BACKLOG)
+            return socket.create_server((host, port), family=family, backlog=_BACKLOG)
         except OSError as error:
             if port == last:
                 raise ConfigError(
-                    f"no port of {placing.host} from {first} to {last} is free ({error.strerror}): each actor on a "
+                    f"no port of {host} from {first} to {last} is free ({error.strerror}): each actor on a "
                     "node needs one of RayEngine(ports=...)"
                 ) from error
     raise AssertionError

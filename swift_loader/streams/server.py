@@ -18,7 +18,7 @@ import socket
 from typing import Any
 
 from swift_loader.engines.forking import Child, forked, refuse_to_fork
-from swift_loader.engines.server import status_of
+from swift_loader.engines.interpreter import status_of
 from swift_loader.errors import ConfigError, DataError, PeerError
 from swift_loader.net.address import DEFAULT_PORT, Address
 from swift_loader.net.doorman import listening

@@ -71,6 +71,19 @@ def test_a_line_that_stands_for_four_workers_has_orders_for_all_of_them(ns, dept
     assert book.in_hand() is None  # none of its batches is to blame when it ends
 
 
+@pytest.mark.parametrize(("transit_ns", "depth"), [(0, 4), (10_000_000, 8)])
+def test_where_batches_have_a_way_to_go_an_order_waits_for_each_worker_however_large_they_are(transit_ns, depth):
+    book = Book(0, Cell(memoryview(bytearray(64)).cast("q")), Silent(), width=4)
+    stock = Stock(LoaderConfig.parse(1, 1, 4, True, {}))
+    book.took(100_000_000, transit_ns)
+    stock.made_by(book)
+    stock.grew_to(40 << 20)
+    assert stock.is_short
+    assert stock.depth(book) == depth
+    stock.ordered_count = depth - 1
+    assert not stock.is_full(book, leased_count=0)
+
+
 @pytest.mark.parametrize(("ns", "nbytes", "given", "waiting"), [
     (50_000, 16_000, {}, 32),
     (150_000, 16_000, {}, 20),
