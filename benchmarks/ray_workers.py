@@ -122,10 +122,11 @@ def child(side: str, case: str, count: int) -> None:
     """One side: prints seconds, and milliseconds of CPU for a batch."""
     import ray
     import ray.data
+    import torch
 
     from swift_loader import RayEngine, SwiftLoader
 
-    assert SwiftLoader  # imported now, as all else that takes time
+    assert torch, SwiftLoader  # imported now, as a training script has done
     if side != "local":
         ray.init(num_cpus=4, include_dashboard=False, _node_ip_address="127.0.0.1", log_to_driver=False)
     began = time.perf_counter()
