@@ -151,6 +151,7 @@ def schedule(question: Question, order: Order) -> Iterator[tuple[int, Case]]:
 
 def run_rounds(question: Question, order: Order, progress: Callable[[str], None]) -> Run:
     """Run every case of every round, one after the other."""
+    machine.make_ready()
     run = Run(results={case.name: [None] * order.rounds for case in question.cases})
     for number, case in schedule(question, order):
         progress(f"{question.name} {number + 1}/{order.rounds} {case.name}")

@@ -89,11 +89,14 @@ def main() -> int:
     lines = [f"then: {then}; now: {machine.commit()}", "", head, "-" * WIDTH]
     with checked_out(given.commit) as tree:
         trees = {"then": tree, "now": machine.ROOT}
+        for each in trees.values():
+            machine.make_ready(each)
         for module in given.questions:
             question = importlib.import_module(f"benchmarks.{module}").QUESTIONS[0]
             lines += in_turns(module, question, trees, given.rounds, given.seconds)
     text = "\n".join([*lines, "", f"{given.rounds} rounds, {machine.in_a_line()}"]) + "\n"
-    (duel.RESULTS / "turns.txt").write_text(text)
+    if given.questions == list(QUESTIONS):  # else it is not the whole table
+        (duel.RESULTS / "turns.txt").write_text(text)
     sys.stdout.write(f"\n{text}")
     return 0
 
