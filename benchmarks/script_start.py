@@ -5,7 +5,8 @@ at the top: the first loader, and the third one of the same process; where no co
 runs): at once, a second after the loader was constructed, and the third one; a class that imports torch only in
 `__getitem__`, 8 and 16 workers; two ranks over gloo with one worker each. Beside it torch's DataLoader as it is (fork).
 
-Leaves out: the imports of the script, which both sides pay before; and the second that one case waits.
+Leaves out: the imports of the script, which both sides pay before; and the second that one case waits. Beside them an
+interpreter that only imports torch, since that is most of a start where no copy may be made.
 
 Command: `python -m benchmarks.script_start`. The last table is `results/script_start.txt`.
 
@@ -19,6 +20,7 @@ import os
 import socket
 import subprocess
 import sys
+import time
 from functools import partial
 
 from benchmarks import duel, machine
@@ -89,6 +91,13 @@ def run_script(_settings: Settings, which: int = 0, **how: object) -> Result:
     return {"first_batch_s": firsts[which], **{f"loader_{at + 1}_s": value for at, value in enumerate(firsts)}}
 
 
+def import_torch(_settings: Settings) -> Result:
+    """What an interpreter takes that does nothing else: who cannot be forked from the script has to wait for one."""
+    begun = time.perf_counter()
+    subprocess.run([sys.executable, "-c", "import torch"], check=True)
+    return {"first_batch_s": time.perf_counter() - begun}
+
+
 def _pair(name: str, label: str, **how: object) -> list[Case]:
     torchs = {key: value for key, value in how.items() if key not in ("thread", "wait")}
     return [
@@ -107,6 +116,7 @@ CASES = [
     Case(
         "late_torch_16", "ours, torch in __getitem__, 16", Side.OURS, partial(run_script, workers=16, has_torch=False)
     ),
+    Case("import", "an interpreter that imports torch", Side.CEILING, import_torch),
     Case("alone", "no workers at all", Side.CEILING, partial(run_script, workers=0)),
     *_pair("ranks", "two ranks", workers=1, world=2),
 ]
@@ -128,6 +138,8 @@ QUESTION = Question(
         Goal("torch in __getitem__, 16 workers, s", "late_torch_16", at_most=1.5),
         Goal("two ranks, s", "ranks", at_most=1.0),
         Goal("first loader / torch", "first", "first_torch"),
+        Goal("beside a thread, at once / import", "at_once", "import"),
+        Goal("torch in __getitem__, 8 / import", "late_torch_8", "import"),
     ),
     columns=(Column("loader_1_s", "1st"), Column("loader_2_s", "2nd"), Column("loader_3_s", "3rd")),
 )
