@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from swift_loader.plan.permute import RANKED_AT_LEAST, U64, WORD, permute
+from swift_loader.plan.permute import RANKED_AT_LEAST, U64, WORD, permute, permute_each
 from swift_loader.plan.seeding import derive
 
 if TYPE_CHECKING:
@@ -117,15 +117,11 @@ class Lanes:
         """Give the indices at these places of the epoch."""
         at = self._sequence(places)
         piece = self._piece(at)
-        by = np.lexsort((piece, self.sizes[piece]))
+        by = np.argsort(piece, kind="stable")
         piece, at = piece[by], at[by]
-        size = self.sizes[piece]
         inner = (at - self._starts[piece]).astype(np.uint64)
         keys = self._starts[piece].astype(np.uint64) + self._key
-        changes = np.flatnonzero(np.diff(size, prepend=0)).tolist()
-        for begin, end in zip(changes, [*changes[1:], size.size], strict=True):
-            here = slice(begin, end)
-            inner[here] = permute(inner[here], int(size[begin]), keys[here], RANKED_AT_LEAST)
+        inner = permute_each(inner, self.sizes[piece].astype(np.uint64), keys, RANKED_AT_LEAST)
         indices = np.empty_like(places)
         indices[by] = self.firsts[piece].astype(np.uint64) + inner
         return indices

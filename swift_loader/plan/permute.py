@@ -20,6 +20,7 @@ RANKED_WORDS = 1 << 20  # the most that is ranked at once, when neighbouring pla
 ROUNDS = 6
 GOLDEN = 0x9E3779B97F4A7C15
 WORD = (1 << 64) - 1
+_POWERS = np.uint64(1) << np.arange(64, dtype=np.uint64)
 
 
 def scramble(words: U64) -> U64:
@@ -52,36 +53,72 @@ def permute(places: U64, size: int, keys: U64, ranked: int = RANKED) -> U64:
     """
     if size == 1 or not places.size:
         return np.zeros_like(places)
-    changes = np.flatnonzero(keys[1:] != keys[:-1]) + 1
-    if size <= ranked and changes.size * size > RANKED_WORDS:
+    if size <= ranked:
+        return _ranked(places, size, keys)
+    return _walked(places, size, (size - 1).bit_length(), keys)
+
+
+def permute_each(places: U64, sizes: U64, keys: U64, ranked: int = RANKED) -> U64:
+    """The same where each place has a size as well as a key, all at once: what `permute` gives of each by itself.
+
+    Args:
+        places: Each below its size.
+        sizes: At least 1. Neighbours with equal keys have equal sizes.
+        keys: One for each place.
+        ranked: See `permute`.
+
+    Example:
+        >>> places, sizes = np.array([0, 1, 0, 1, 2], np.uint64), np.array([2, 2, 3, 3, 3], np.uint64)
+        >>> values = permute_each(places, sizes, keys=np.array([7, 7, 8, 8, 8], np.uint64))
+        >>> sorted(values[:2].tolist()), sorted(values[2:].tolist())
+        ([0, 1], [0, 1, 2])
+    """
+    values = np.empty_like(places)
+    # Rounds are the same for all sizes between two powers of two.
+    kinds = np.where(sizes <= ranked, 0, np.searchsorted(_POWERS, sizes))
+    for bits in np.flatnonzero(np.bincount(kinds)).tolist():
+        here = np.flatnonzero(kinds == bits)
+        given = places[here], sizes[here]
+        values[here] = _walked(*given, bits, keys[here]) if bits else _ranked(*given, keys[here])
+    return values
+
+
+def _by_keys(keys: U64, count: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Where each stretch of equal keys begins, and which stretch each place is of."""
+    begins = np.concatenate(([0], np.flatnonzero(keys[1:] != keys[:-1]) + 1))
+    return begins, np.repeat(np.arange(begins.size), np.diff(begins, append=count))
+
+
+def _ranked(places: U64, size: int | U64, keys: U64) -> U64:
+    begins, which = _by_keys(keys, places.size)
+    widest = int(np.max(size))
+    if begins.size > 1 and begins.size * widest > RANKED_WORDS:
         half = places.size // 2
         halves = (slice(None, half), slice(half, None))
-        return np.concatenate([permute(places[here], size, keys[here], ranked) for here in halves])
-    keys = scramble(keys[np.concatenate(([0], changes))])
-    which = np.repeat(np.arange(keys.size), np.diff(changes, prepend=0, append=places.size))
-    return (_ranked if size <= ranked else _walked)(places, size, keys, which)
-
-
-def _ranked(places: U64, size: int, keys: U64, which: NDArray[np.int64]) -> U64:
-    ladder = np.arange(1, size + 1, dtype=np.uint64) * GOLDEN
-    table = np.argsort(scramble(keys[:, None] + ladder), axis=1).astype(np.uint64)
+        sizes = [size[here] if isinstance(size, np.ndarray) else size for here in halves]
+        return np.concatenate([_ranked(places[here], of, keys[here]) for here, of in zip(halves, sizes, strict=True)])
+    ladder = np.arange(1, widest + 1, dtype=np.uint64) * GOLDEN
+    words = scramble(scramble(keys[begins])[:, None] + ladder)
+    if isinstance(size, np.ndarray):  # of smaller ones, what is behind their end ranks last
+        words[np.arange(widest) >= size[begins, None]] = WORD
+    table = np.argsort(words, axis=1).astype(np.uint64)
     return table[which, places]
 
 
-def _walked(places: U64, size: int, keys: U64, which: NDArray[np.int64]) -> U64:
+def _walked(places: U64, size: int | U64, bits: int, keys: U64) -> U64:
+    begins, which = _by_keys(keys, places.size)
     ladder = np.arange(1, ROUNDS + 1, dtype=np.uint64) * GOLDEN
-    words = scramble(ladder[:, None] + keys)
+    words = scramble(ladder[:, None] + scramble(keys[begins]))
     factors, terms = words | np.uint64(1), words >> np.uint64(32)
-    if keys.size > 1:
+    if begins.size > 1:
         factors, terms = factors[:, which], terms[:, which]
-    bits = (size - 1).bit_length()
     values = _run(places.copy(), bits, factors, terms)
     outside = np.flatnonzero(values >= size)
     while outside.size:
-        each = outside if keys.size > 1 else slice(None)
+        each = outside if begins.size > 1 else slice(None)
         again = _run(values[outside], bits, factors[:, each], terms[:, each])
         values[outside] = again
-        outside = outside[again >= size]
+        outside = outside[again >= (size[outside] if isinstance(size, np.ndarray) else size)]
     return values
 
 

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from swift_loader.plan.permute import RANKED_AT_LEAST, permute
+from swift_loader.plan.permute import RANKED_AT_LEAST, permute, permute_each
 from swift_loader.plan.plan import EpochPlan
 from tests.slow import examples, slow
 from tests.unit.plan import broken, checks
@@ -39,6 +39,25 @@ def test_a_place_has_the_same_value_whatever_is_asked_for_beside_it(size, keys, 
     own = np.array([keys[place % len(keys)] for place in places], np.uint64)
     alone = [permute(asked[i : i + 1], size, own[i : i + 1])[0] for i in range(len(places))]
     assert permute(asked, size, own).tolist() == alone
+
+
+several = st.lists(
+    st.tuples(st.integers(1, 9_000), words, st.integers(1, 40)), min_size=1, unique_by=lambda one: one[1]
+)
+
+
+@examples
+@given(several, st.integers(0, 2**32 - 1))
+def test_permutations_of_several_sizes_at_once_are_those_of_each_by_itself(asked, seed):
+    draw = np.random.default_rng(seed)
+    sizes, keys = (
+        np.repeat(np.array([one[at] for one in asked], np.uint64), [one[2] for one in asked]) for at in (0, 1)
+    )
+    places = draw.integers(0, sizes).astype(np.uint64)
+    found = permute_each(places, sizes, keys, RANKED_AT_LEAST)
+    for size, key, _ in asked:
+        alone = permute(places[keys == key], size, np.array([key], np.uint64), RANKED_AT_LEAST)
+        assert found[keys == key].tolist() == alone.tolist()
 
 
 def test_many_keys_at_once_are_permuted_in_bounded_memory():
