@@ -24,9 +24,12 @@ if TYPE_CHECKING:
     Bytes: TypeAlias = npt.NDArray[np.uint8]
 
 #: What is asked of the kernel at once, and remembered.
-_EXTENT = 1 << 20
-_PAGES = _EXTENT // mmap.PAGESIZE
+EXTENT_NBYTES = 1 << 20
+PAGE_NBYTES = mmap.PAGESIZE
+_PAGES = EXTENT_NBYTES // PAGE_NBYTES
 _BELIEVED_S = 1.0
+#: All extents of a file are looked over in less time than those of a batch are found, if there are no more.
+_FEW = 4096
 
 _mincore = ctypes.PyDLL(None, use_errno=True).mincore
 _mincore.argtypes = (ctypes.c_void_p, ctypes.c_size_t, ctypes.c_void_p)
@@ -46,17 +49,19 @@ class MappedFile:
             # Forked children keep it: a dataset that was looked into before its workers were forked is read in them.
             self.data = np.frombuffer(mmap.mmap(fd, self.nbytes, prot=mmap.PROT_READ), np.uint8)
         self._start = self.data.ctypes.data
-        self._seen = np.zeros(-(-self.nbytes // _EXTENT), bool)
+        self._seen = np.zeros(-(-self.nbytes // EXTENT_NBYTES), bool)
         self._seen_s = 0.0
 
     def are_there(self, begins: npt.NDArray[np.int64], ends: npt.NDArray[np.int64]) -> bool:
         """Whether all bytes from each begin to its end may be touched."""
         if not len(begins):
             return True
-        seen = self._fresh()
-        first, last = begins // _EXTENT, (ends - 1) // _EXTENT
-        if int(last.max()) >= len(seen):
+        seen = self.believed()
+        if int(ends.max()) > self.nbytes:
             return False
+        if len(seen) < _FEW and 0 not in seen.tobytes():
+            return True
+        first, last = begins // EXTENT_NBYTES, (ends - 1) // EXTENT_NBYTES
         if int((last - first).max()) <= 1:
             # A byte is looked for in bytes: a third of the time that numpy's `all` takes for a few hundred.
             if 0 not in seen[first].tobytes() and 0 not in seen[last].tobytes():
@@ -64,9 +69,9 @@ class MappedFile:
             wanted = {*first.tolist(), *last.tolist()}
         else:
             wanted = set().union(*map(range, first.tolist(), (last + 1).tolist()))
-        return all(seen[at] or self._look(at) for at in sorted(wanted))
+        return all(seen[at] or self.look(at) for at in sorted(wanted))
 
-    def _fresh(self) -> npt.NDArray[np.bool_]:
+    def believed(self) -> npt.NDArray[np.bool_]:
         """Which extents were seen to be there, not long ago."""
         now = monotonic()
         if now - self._seen_s > _BELIEVED_S:
@@ -74,13 +79,14 @@ class MappedFile:
             self._seen[:] = False
         return self._seen
 
-    def _look(self, extent: int) -> bool:
-        begin = extent * _EXTENT
-        end = min(begin + _EXTENT, self.nbytes)
+    def look(self, extent: int) -> bool:
+        """Whether all pages of an extent are there now."""
+        begin = extent * EXTENT_NBYTES
+        end = min(begin + EXTENT_NBYTES, self.nbytes)
         pages = (ctypes.c_ubyte * _PAGES)()
         if end > os.fstat(self._fd).st_size or _mincore(self._start + begin, end - begin, pages) != 0:
             return False
-        if 0 in bytes(pages[: -(-(end - begin) // mmap.PAGESIZE)]):
+        if 0 in bytes(pages[: -(-(end - begin) // PAGE_NBYTES)]):
             return False
         self._seen[extent] = True
         return True
@@ -92,9 +98,9 @@ class MappedFile:
             OSError: if the file has not so many, or the disk fails.
         """
         end = offset + target.nbytes
-        seen = self._fresh()
-        extents = range(offset // _EXTENT, (end - 1) // _EXTENT + 1)
-        if end <= self.nbytes and all(seen[at] or self._look(at) for at in extents):
+        seen = self.believed()
+        extents = range(offset // EXTENT_NBYTES, (end - 1) // EXTENT_NBYTES + 1)
+        if end <= self.nbytes and all(seen[at] or self.look(at) for at in extents):
             target[...] = self.data[offset:end]
         else:
             read_into(self._fd, target, offset)

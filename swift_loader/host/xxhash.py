@@ -26,7 +26,8 @@ WideDigest = xxh3_128
 """Of what comes in pieces: ``update(piece)``, and ``digest()`` at the end."""
 
 
-_SMALL_NBYTES = 4096
+SMALL_NBYTES = 4096
+"""Up to here many are gathered and digested together."""
 
 
 def digest_of_parts(parts: Sequence[Any], seed: int) -> int:
@@ -39,8 +40,12 @@ def digest_of_parts(parts: Sequence[Any], seed: int) -> int:
 
 def digests_of_rows(rows: npt.NDArray[np.uint8]) -> npt.NDArray[np.uint64]:
     """Of each row of an array of bytes that lies in one piece."""
-    if rows.shape[1] > _SMALL_NBYTES:
+    if rows.shape[1] > SMALL_NBYTES:
         return np.fromiter(map(digest_of, rows), np.uint64, len(rows))
-    # Of small rows a copy costs less than an array that is a view of each, and eight bytes less than a number.
-    copies = rows.view(f"V{rows.shape[1]}")[:, 0].tolist()
-    return np.frombuffer(b"".join(map(xxh3_64_digest, copies)), ">u8")
+    return digests_of_items(rows.view(f"V{rows.shape[1]}")[:, 0])
+
+
+def digests_of_items(items: npt.NDArray[Any]) -> npt.NDArray[np.uint64]:
+    """Of each item of an array, whatever it is; they are small."""
+    # A copy of each costs less than an array that is a view of it, and eight bytes less than a number.
+    return np.frombuffer(b"".join(map(xxh3_64_digest, items.tolist())), ">u8")

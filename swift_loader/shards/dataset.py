@@ -18,6 +18,7 @@ from swift_loader.shards.numbering import place
 from swift_loader.shards.reading import Reading
 from swift_loader.shards.selection import Selection
 from swift_loader.shards.sets import Elsewhere, open_set
+from swift_loader.shards.together import Together
 from swift_loader.shards.upcoming import PlanOfSome
 from swift_loader.shards.wishes import Wishes, decoder_in_tars
 from swift_loader.stores.fetched import checked_options
@@ -98,6 +99,7 @@ class ShardDataset:
             self._wishes = Wishes(self._fields, partial(decoder_in_tars, decoding=self._decoding), in_full=in_full)
         else:
             self._wishes = wishes_in_place(self._layout, self._fields, self._decoding)
+        self._together = None if self._reading.is_elsewhere else Together(self._reading.shards, self._wishes)
 
     def asking(self, fields: str | Sequence[str] | None, decoding: Decoding) -> ShardDataset:
         """The same set, with the shards that are open, of which other fields are wanted."""
@@ -159,6 +161,8 @@ class ShardDataset:
         return self._read_into
 
     def _read_into(self, indices: Sequence[int], rows: Any) -> None:
+        if self._together is not None and self._together.read_into(*self._reading.located(indices), rows):
+            return
         for shard, entries, at in self._reading.brought(indices):
             self._wishes.of(shard.table).read_into(shard, entries, rows, at)
 
@@ -205,7 +209,7 @@ class ShardDataset:
 
     def __getstate__(self) -> dict[str, Any]:
         state = {**self.__dict__, "_asked": self.generation or None}
-        for name in ("_reading", "catalog", "_wishes", "_layout"):
+        for name in ("_reading", "catalog", "_wishes", "_layout", "_together"):
             del state[name]
         return state
 

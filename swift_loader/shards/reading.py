@@ -40,9 +40,18 @@ class Reading:
         if self._remote is not None:
             self._remote.follower.job = job
 
+    @property
+    def is_elsewhere(self) -> bool:
+        """Whether it has to be fetched."""
+        return self._remote is not None
+
+    def located(self, indices: Sequence[int]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """The number of each sample's shard, and its place in there."""
+        return self.catalog.locate(places(indices, self.catalog.samples))
+
     def found(self, indices: Sequence[int]) -> list[Piece]:
         """Where these samples are, by shard."""
-        which, entries = self.catalog.locate(places(indices, self.catalog.samples))
+        which, entries = self.located(indices)
         order = np.argsort(which, kind="stable")
         ordered, entries = which[order], entries[order]
         begins = np.flatnonzero(np.diff(ordered, prepend=-1))

@@ -95,11 +95,15 @@ class TokenDataset:
 
     def read_into(self, indices: Sequence[int], rows: tuple[Any, Any]) -> None:
         """Writes these samples to their rows in a batch."""
-        length = self.length
-        for number, x, y in zip(places(indices, len(self)).tolist(), *rows, strict=True):
-            tokens, start = self._window(number)
-            x[...] = tokens[start : start + length]
-            y[...] = tokens[start + 1 : start + length + 1]
+        x, y = rows
+        numbers = places(indices, len(self))
+        which = np.searchsorted(self._ends, numbers, "right")
+        for at in np.unique(which).tolist():
+            here = np.flatnonzero(which == at) if len(self.files) > 1 else slice(None)
+            tokens = self._tokens(at)
+            starts = (numbers[here] - (self._ends[at - 1] if at else 0)) * self.stride
+            windows = _windows(tokens, starts, self.length + 1)
+            x[here], y[here] = windows[:, :-1], windows[:, 1:]
 
     def runs(self) -> list[int]:
         """How many samples lie side by side in each stretch of a few megabytes."""
@@ -211,6 +215,13 @@ def _file(path: str, dtype: str, offset: int, count: int, nbytes: int) -> TokenF
     if count < 0 or expected != nbytes:
         raise ShardError(f"{path} has {nbytes:,} bytes, and {count:,} tokens of {dtype} would be {expected:,}")
     return TokenFile(str(Path(path).absolute()), dtype, offset, count)
+
+
+def _windows(tokens: Any, starts: Any, length: int) -> Any:
+    """So many tokens from each start on, all copied by one call."""
+    # A window is an item that numpy knows nothing of, and begins at each token: they lie over each other.
+    items = np.ndarray((len(tokens) - length + 1,), f"V{length * tokens.itemsize}", tokens, strides=(tokens.itemsize,))
+    return items[starts].view(tokens.dtype).reshape(-1, length)
 
 
 def _mapped(file: TokenFile) -> Any:

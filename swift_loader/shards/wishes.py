@@ -129,13 +129,20 @@ class Granted:
             return self._build(iter(parts))
         return parts[0] if self._is_alone else parts
 
+    @property
+    def only_ways(self) -> list[_Way]:
+        """The way to each part, where these are rows."""
+        return [way for (way,) in self._parts]
+
+    def columns_of(self, rows: Any) -> list[Any]:
+        """The array of a batch that each part is to be put in."""
+        if self._names is not None:
+            return [rows[name] for name in self._names]
+        return [rows] if self._is_alone else list(rows)
+
     def read_into(self, shard: OpenShard, samples: NDArray[np.int64], rows: Any, at: list[int]) -> None:
         """Writes samples to their rows in a batch."""
-        if self._names is not None:
-            columns = [rows[name] for name in self._names]
-        else:
-            columns = [rows] if self._is_alone else list(rows)
-        for (way,), column in zip(self._parts, columns, strict=True):
+        for way, column in zip(self.only_ways, self.columns_of(rows), strict=True):
             field = way.field
             if field.has_column:
                 column[at] = shard.table.columns[field.name][samples]

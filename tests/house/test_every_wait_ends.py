@@ -101,6 +101,7 @@ ENDS = {
         "with _lock",
     ): "the starter asks the server, which ends it; close() has that wait given up first",
     ("shards/opened.py", "with _lock"): "opens a shard, as this thread would",
+    ("shards/together.py", "with _lock"): "opens shards, as this thread would",
     ("orders/exchange.py", "with _lock"): "decides: nothing is sent, mapped, started or waited for under it",
     ("host/cgroup.py", "with _lock"): "reads a file of the kernel's",
     ("worker/outbox.py", "with _lock"): "sends what waits: a datagram, for which the trainer has room, or it is gone",
