@@ -115,6 +115,7 @@ def alike() -> None:
         assert stream(served_loaders.Rows, 0, "ray") == expected
         assert stream(served_loaders.Rows, 1, RayEngine(workers=1)) == expected
         assert stream(Pairs, 0, two) == stream(Pairs, 2)
+        assert stream(served_loaders.Named, 0, two) == stream(served_loaders.Named, 2)  # lent, not sent
         with made(served_loaders.Unsendable, 0, two, collate_fn=lambda rows: {"rows": rows, 7: {1, 2}}) as loader:
             loader.start(0)
             batches = iter(loader)

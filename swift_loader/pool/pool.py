@@ -6,6 +6,8 @@ what is done about how they fare, the supervisor's.
 
 from __future__ import annotations
 
+import contextlib
+import os
 from queue import Empty
 from time import monotonic
 from typing import TYPE_CHECKING
@@ -31,6 +33,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from swift_loader.errors import SwiftLoaderError
+    from swift_loader.orders.tickets import Full
     from swift_loader.plan.plan import Plan
     from swift_loader.plan.position import Position
     from swift_loader.pool.line import Line
@@ -127,6 +130,18 @@ class Pool:
     def ask(self, epoch: int, step: int) -> None:
         """This batch is wanted, after all that were asked for before. Called by any thread."""
         self._exchange.ask(epoch, step)
+
+    def descriptor(self, delivery: Full) -> int | None:
+        """Another one of the memory that a batch lies in, if it can be had."""
+        room = None if delivery.hold is None else delivery.hold.room
+        if room is None:
+            return None
+        with contextlib.suppress(OSError):  # there is none left
+            fd = os.dup(room.fd)
+            if not self._lights.closing:
+                return fd
+            os.close(fd)  # its number may have been another file's already
+        return None
 
     def _take_on(self, lines: list[Line]) -> None:
         for line in lines:

@@ -32,13 +32,16 @@ from swift_loader.net.frames import (
     BEAT,
     BYE,
     CANCEL,
+    COPIED,
     FAILED,
     LEAVING,
+    LENT,
     ORDERS,
     PARCEL,
     TALK,
     VOID,
     WELCOME,
+    WHOLE,
     write_head,
 )
 from swift_loader.net.keys import Keys
@@ -48,6 +51,7 @@ from swift_loader.pool.budget import budget_of
 from swift_loader.pool.pool import Pool
 from swift_loader.pool.reuse import with_memory
 from swift_loader.pool.view import Nobody
+from swift_loader.serving.lending import Lending
 from swift_loader.travel.payload import unpack
 from swift_loader.wire import messages
 from swift_loader.wire.channel import SocketChannel
@@ -56,6 +60,8 @@ from swift_loader.worker.carried import key_file
 from swift_loader.worker.porter import ORDER
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from swift_loader.batch.layout import BatchSpec
     from swift_loader.net.receiver import Frame, Receiver
     from swift_loader.wire.recipe import Recipe
@@ -191,6 +197,8 @@ class Group:
                 self._pool.ask(epoch, step)
         elif frame.kind == CANCEL:
             porter.cancelled |= {seq for seq, _, _ in ORDER.iter_unpack(frame.meta)}
+        elif frame.kind == COPIED:
+            porter.copied(frame.seq)
         return frame.kind != BYE
 
     def _beat(self) -> None:
@@ -213,9 +221,8 @@ class Group:
             if isinstance(delivery, Failed):
                 porter.say(FAILED, messages.write_pickled(messages.FAILURE, Failure(seq, delivery.report)), seq)
             else:
-                porter.give(seq, delivery, came_ns)
-                assert delivery.hold is not None
-                delivery.hold.landed()
+                porter.give(seq, delivery, came_ns, self._pool.descriptor)
+            del delivery  # its slot is free as soon as nobody holds it
 
     def _leave(self, error: Exception) -> None:
         porter = self._porter
@@ -233,11 +240,12 @@ class _Porter:
         self.receiver.limits = TALK
         self.cancelled: set[int] = set()
         self._layouts: dict[BatchSpec, int] = {}
+        self._lending = Lending(guest)
         self._sending = threading.Lock()
         self._is_cut = False
 
-    def give(self, seq: int, delivery: Full, came_ns: int) -> None:
-        """Sends a batch, if it is still wanted."""
+    def give(self, seq: int, delivery: Full, came_ns: int, descriptor: Callable[[Full], int | None]) -> None:
+        """Sends a batch, or lends it, if it is still wanted."""
         if self._is_cut:
             return
         if seq in self.cancelled:
@@ -256,7 +264,23 @@ class _Porter:
                 attached.skipped, parcel.nbytes, number, packed, attached.stream, attached.spans,
             )
         )  # fmt: skip
-        self._try_to_send([write_head(PARCEL, len(meta), seq, memory.nbytes) + meta, memory])
+        fd = descriptor(delivery) if self._lending.suits(delivery) else None
+        if fd is None:
+            self._try_to_send([write_head(PARCEL, len(meta), seq, memory.nbytes) + meta, memory])
+            return
+        try:
+            self._lending.lend(seq, delivery, _PATIENCE_S)
+            with self._sending:
+                self.link.send_with_file(write_head(LENT, len(meta), seq) + meta, fd, _PATIENCE_S)
+        except (LinkLost, ValueError):
+            self.cut()
+        finally:
+            os.close(fd)
+
+    def copied(self, seq: int) -> None:
+        """The trainer's porter has a batch that it was lent, and its slot was held until now. Raises `LinkLost`."""
+        self._lending.copied(seq)
+        self.send([write_head(WHOLE, 0, seq)])
 
     def say(self, kind: int, meta: bytes = b"", seq: int = 0) -> None:
         """Sends a frame without bulk, if anybody is there."""
@@ -283,6 +307,7 @@ class _Porter:
         """Ends the connection, also for a thread that waits for it."""
         self._is_cut = True
         self.link.cut()
+        self._lending.end()
 
     def _try_to_send(self, parts: list[bytes | memoryview]) -> None:
         if self._is_cut:

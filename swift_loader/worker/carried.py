@@ -53,11 +53,15 @@ def reached(
         LinkLost: if it may be elsewhere by now, which only the trainer can know.
     """
     key = read_key(key_file(samples.job_key))
-    hello = schema.hello("loader", consumer=consumer, loader=samples.loader, most_nbytes=limits.bulk_nbytes)
     attempts = Attempts(_FIRST_PAUSE_S)
     while goes_on():
         try:
-            return _welcomed(_dialled(samples.servers, key), hello, limits, place)
+            link = _dialled(samples.servers, key)
+            hello = schema.hello(
+                "loader", consumer=consumer, loader=samples.loader, most_nbytes=limits.bulk_nbytes,
+                takes_files=link.takes_files,
+            )  # fmt: skip
+            return _welcomed(link, hello, limits, place)
         except (LinkLost, Refusal) as error:
             if attempts.waited_s > samples.wait_s:
                 raise LinkLost(str(error)) from error
@@ -68,8 +72,15 @@ def reached(
 def _dialled(servers: Sequence[str], key: Key) -> Link:
     for text in servers[:-1]:
         with contextlib.suppress(LinkLost):
-            return dial(parse(text), key)
-    return dial(parse(servers[-1]), key)
+            return _link_to(text, key)
+    return _link_to(servers[-1], key)
+
+
+def _link_to(text: str, key: Key) -> Link:
+    address = parse(text)
+    link = dial(address, key)
+    link.takes_files = bool(address.path)
+    return link
 
 
 def _welcomed(link: Link, hello: bytes, limits: Limits, place: Place) -> tuple[Link, Receiver, Facts]:
@@ -87,6 +98,11 @@ def check(order: Order, meta: memoryview) -> None:
     said = schema.read(schema.Carried, meta)
     if (said.epoch, said.step) != (order.epoch, order.step):
         raise ProtocolError(f"batch {said.step} of epoch {said.epoch} came, where {order} was given")
+
+
+def nbytes_of(meta: memoryview) -> int:
+    """How many bytes a batch has that is lent."""
+    return schema.read(schema.Carried, meta).nbytes
 
 
 def parcel_of(frame: Frame, order: Order, taken_ns: int, *, has_made: bool) -> Parcel:

@@ -24,7 +24,7 @@ class Lent:
 
     def __init__(self) -> None:
         self._mapped: OrderedDict[tuple[int, int], np.ndarray] = OrderedDict()
-        self.copied: dict[int, tuple[Frame, Parcel]] = {}
+        self.copied: dict[int, tuple[Frame, Parcel | None]] = {}
         """Batches that were, by their orders: to be delivered when the server says that it had held them until then."""
 
     def copy(self, fd: int, into: memoryview) -> None:

@@ -261,6 +261,8 @@ class Porter:
             raise ProtocolError("it sent a batch that nobody has ordered")
         if self._samples.job_key:
             carried.check(order, meta)
+            if head.kind == LENT:
+                return memoryview(bytearray(head.bulk_nbytes))
             return berth.room(head.bulk_nbytes).memory.data[: head.bulk_nbytes]
         said = schema.read(schema.Parcel, meta)
         columns_nbytes = aligned(said.spec.nbytes) if said.objects_nbytes else said.spec.nbytes
@@ -278,10 +280,11 @@ class Porter:
     def _copy(self, frame: Frame) -> None:
         """Out of the server's memory, which is that of the right batch if the server says so afterwards."""
         assert self._link is not None
-        if self._samples.job_key or not self._link.files:
+        if not self._link.files:
             raise ProtocolError("it lent a batch without the memory that it lies in")
-        (_, berth, _), said = self._open[frame.seq], self._said.pop()
-        self._lent.copy(self._link.files.popleft(), berth.room(said.spec.nbytes).memory.data[: said.spec.nbytes])
+        (_, berth, _), said = self._open[frame.seq], None if self._samples.job_key else self._said.pop()
+        nbytes = carried.nbytes_of(frame.meta) if said is None else said.spec.nbytes
+        self._lent.copy(self._link.files.popleft(), berth.room(nbytes).memory.data[:nbytes])
         self._lent.copied[frame.seq] = (frame, said)
         self._link.say(COPIED, seq=frame.seq)
 
