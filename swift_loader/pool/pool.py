@@ -103,7 +103,7 @@ class Pool:
             if plan.step_count(0, self._recipe.consumer):
                 self._await(lambda: self._exchange.ready.first is not None)
                 self._raise_failure(self._exchange.ready.first)
-                if (few := self._told_few_slots()) is not None:
+                if (few := _told_few_slots(self._exchange, len(self._lines))) is not None:
                     self._notes.put(few)
         self._supervisor.is_open = True
         return plan
@@ -158,10 +158,6 @@ class Pool:
                 self._supervisor.news.get(timeout=_LOOK_S)
             except Empty:
                 self.tell_notes()
-
-    def _told_few_slots(self) -> str | None:
-        dispatch, workers = self._exchange.dispatch, len(self._lines)
-        return None if dispatch is None else self._exchange.means.told_few(dispatch.stock.largest_slot, workers)
 
     def _raise_failure(self, delivery: Delivery | None) -> None:
         if isinstance(delivery, Failed):
@@ -278,3 +274,8 @@ class Pool:
         self._launcher.close()
         self._exchange.close()
         self._telecoms, self._servants = [], []
+
+
+def _told_few_slots(exchange: Exchange, workers: int) -> str | None:
+    dispatch = exchange.dispatch
+    return None if dispatch is None else exchange.means.told_few(dispatch.stock.largest_slot, workers)
