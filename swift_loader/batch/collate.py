@@ -87,10 +87,6 @@ class RowWriter:
         """Stores all samples of a batch at once, if they can be; see `gather_for`."""
         return gather_for(self._plain_spec, self._plain_views)
 
-    def twin(self) -> RowWriter:
-        """Another one of the same layout, on memory of its own."""
-        return RowWriter(self._plain_spec, np.empty(self._plain_spec.nbytes, np.uint8), ragged=self._ragged)
-
     def begin(self, spare: Spare | None = None) -> None:
         """Forgets the batch before. Arrays in ``spare`` are nobody else's, and lie where they may stay."""
         self._spare = spare

@@ -93,6 +93,7 @@ class _Source:
         body = "\n            ".join(self._lines)
         source = (
             f"def maker({', '.join(given)}):\n"
+            "    room = len(rows0)\n"
             "    def gather(samples):\n"
             "        count = len(samples)\n"
             "        try:\n"
@@ -122,7 +123,8 @@ class _Source:
             "if kinds == TENSOR:",
             # `stack` itself refuses those of another shape than the first, of another place, and those without bytes.
             f"    if {values}[0].shape != {shape} or set(map(dtype_of, {values})) != {kind}: return False",
-            f"    stack({values}, out=rows{at}[:count])",
+            # To cut rows off a tensor takes as long as to store a quarter of them.
+            f"    stack({values}, out=rows{at} if count == room else rows{at}[:count])",
         ]
         number = NUMBERS.get(column.dtype)
         if number is not None and not column.shape and not column.viewed_as:

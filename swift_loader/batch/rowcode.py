@@ -38,7 +38,6 @@ NUMBERS: dict[str, type] = {"int64": int, "float64": float, "bool": bool}
 
 _FILL = """
 def fill(dataset, indices, watch):
-    OPENING
     word, seq, cell, place = watch.word, watch.seq, watch.cell, watch.place
     passes, looks = watch.passes, watch.looks
     fetching = slowest = 0.0  # in seconds: such numbers cost half of what integers as large do
@@ -64,7 +63,7 @@ def fill(dataset, indices, watch):
     else:
         row += 1
     watch.fetch_ns, watch.slowest_ns = int(fetching * 1e9), int(slowest * 1e9)
-    CLOSING
+    if row < len(indices): watch.odd = (sample,)
     return row
 """
 
@@ -260,7 +259,7 @@ class _Source:
             lines.append(f"if not ({tests}): break")
         for value, plain in self._leaves:
             lines += plain.stores(value)
-        return _fill(lines, closing="if row < len(indices): watch.odd = (sample,)")
+        return _FILL.replace("BODY", "\n        ".join(lines or ["pass"]))
 
     def _unpacking(self, node: Branch, value: str, parts: list[str]) -> list[str]:
         if node.kind in ("tuple", "list"):
@@ -335,18 +334,35 @@ def _indented(head: str, lines: list[str]) -> str:
     return "\n    ".join([head, *lines]) + "\n"
 
 
-def _fill(body: list[str], *, opening: str = "pass", closing: str) -> str:
-    source = _FILL.replace("OPENING", opening).replace("CLOSING", closing)
-    return source.replace("BODY", "\n        ".join(body or ["pass"]))
+def fill_together(dataset: Any, indices: Sequence[int], watch: Watch) -> int:
+    """``fill`` for samples of any structure, which are stored when all of them are there, by ``watch.gather``.
 
-
-def _filling_together() -> Fill:
-    opening = "samples = []; keep = samples.append"
-    closing = "if not watch.gather(samples): row, watch.odd = 0, samples"
-    names: dict[str, Any] = {"clock": perf_counter}
-    exec(_fill(["keep(sample)"], opening=opening, closing=closing), names)  # noqa: S102 - lines of ours alone
-    return names["fill"]  # type: ignore[no-any-return] # just made
-
-
-#: ``fill`` for samples of any structure, which are stored when all of them are there, by ``watch.gather``.
-fill_together = _filling_together()
+    Nothing is done between two samples, so the clock is read once for each: a sample's time ends as the next begins.
+    """
+    samples: list[Any] = []
+    keep = samples.append
+    word, seq, cell, place = watch.word, watch.seq, watch.cell, watch.place
+    passes, looks = watch.passes, watch.looks
+    slowest = 0.0
+    began = before = perf_counter()
+    for index in indices:
+        if word[0] != seq:
+            raise watch.failed(None, index)
+        cell[place] = index
+        try:
+            keep(dataset[index])
+        except passes:
+            raise
+        except BaseException as error:
+            raise watch.failed(error, index) from error
+        if looks:
+            now = perf_counter()
+            if now - before > slowest:
+                slowest, watch.slowest_index = now - before, index
+            before = now
+    watch.fetch_ns, watch.slowest_ns = int((before - began) * 1e9), int(slowest * 1e9)
+    assert watch.gather is not None
+    if watch.gather(samples):
+        return len(samples)
+    watch.odd = samples
+    return 0

@@ -55,12 +55,17 @@ class Steadiness:
         Raises:
             MakeFailed: if one has changed, and batches were made in the belief that none does.
         """
-        rows, twin = writer.leaves(len(samples)), writer.twin()
+        rows = writer.leaves(len(samples))
+        stored = [column.copy() for column in rows]
         believed, self._is_seen, self._left = self._is_seen, False, self._pause
-        if twin.gather is None or not twin.gather(samples):
+        is_together = writer.gather is not None and writer.gather(samples)
+        changed = _first_difference(stored, rows) if is_together else None
+        if changed is not None or not is_together:
+            for column, one in zip(rows, stored, strict=True):
+                column[...] = one
+        if not is_together:
             self._pause = self._left = min(2 * self._pause, _MOST_UNSEEN)
             return
-        changed = _first_difference(rows, twin.leaves(len(samples)))
         self._is_seen, self._pause = changed is None, _UNSEEN
         if believed and changed is not None:
             error = DataError(

@@ -39,7 +39,6 @@ OURS = {
         "",
     ): "a file of this user alone (owner, mode and names are looked at when it is opened), checked",
     ("batch/rowcode.py", "compiled"): SOURCE,
-    ("batch/rowcode.py", "_filling_together"): SOURCE,
     ("batch/gathercode.py", "compiled"): SOURCE,
     ("shards/decode.py", "_npz"): "with allow_pickle=False: arrays alone",
     ("shards/tokens.py", "_numpy_file"): "with allow_pickle=False: arrays alone",
