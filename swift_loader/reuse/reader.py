@@ -10,6 +10,7 @@ everything is read.
 from __future__ import annotations
 
 import ctypes
+import errno
 import mmap
 import os
 from typing import TYPE_CHECKING, Any, Protocol
@@ -85,8 +86,7 @@ class Mapped(Plain):
 
     def __init__(self, index_fd: int, data_fd: int, count: int) -> None:
         super().__init__(index_fd, data_fd, count)
-        self._entries_map = mmap.mmap(index_fd, index.place_of(count), prot=mmap.PROT_READ)
-        _hide(self._entries_map)
+        self._entries_map = _mapped(index_fd, index.place_of(count))
         self._bytes = memoryview(self._entries_map)
         self._words = np.frombuffer(self._entries_map, np.uint64, offset=index.ENTRIES).reshape(-1, 8)
         self._data: Any = np.empty(0, np.uint8)
@@ -104,9 +104,7 @@ class Mapped(Plain):
         """See `Reader`."""
         nbytes = os.fstat(self._data_fd).st_size
         if nbytes > len(self._data):
-            mapping = mmap.mmap(self._data_fd, nbytes, prot=mmap.PROT_READ)
-            _hide(mapping)
-            self._data = np.frombuffer(mapping, np.uint8)
+            self._data = np.frombuffer(_mapped(self._data_fd, nbytes), np.uint8)
             self._start = self._data.ctypes.data
         self._end = nbytes
         self._is_whole = super().look()
@@ -143,5 +141,15 @@ class Mapped(Plain):
         return 0 not in self._residents[: -(-nbytes // _PAGE)].tobytes()
 
 
-def _hide(mapping: mmap.mmap) -> None:
+def _mapped(fd: int, nbytes: int) -> mmap.mmap:
+    """So many bytes of a file that was so long when it was looked at.
+
+    Raises:
+        OSError: if somebody has cut it since.
+    """
+    try:
+        mapping = mmap.mmap(fd, nbytes, prot=mmap.PROT_READ)
+    except ValueError as error:
+        raise OSError(errno.ESTALE, "somebody cuts its files while they are opened") from error
     mapping.madvise(mmap.MADV_DONTFORK)
+    return mapping

@@ -39,6 +39,9 @@ class Store:
         most_nbytes: The data file is not made longer than this.
         maps: Whether this process may be lost to a file that somebody cuts.
         wait_s: For so long a sample is waited for that somebody else makes.
+
+    Raises:
+        OSError: if the files are no longer what they were; they are closed then too.
     """
 
     def __init__(
@@ -49,7 +52,11 @@ class Store:
         self._id = files.header.store_id
         self._count = files.header.origin.samples
         kind: type[Plain] = Mapped if maps else Plain
-        self._reader: Reader = kind(files.index_fd, files.data_fd, self._count)
+        try:
+            self._reader: Reader = kind(files.index_fd, files.data_fd, self._count)
+        except OSError:
+            files.close()
+            raise
         self._locks = Locks(files.index_fd)
         self._room = Room(files, self._locks, self._reader, most_nbytes)
         self._wait_s = wait_s

@@ -15,8 +15,9 @@ import pytest
 from swift_loader.batch.record import MISSING
 from swift_loader.reuse import index
 from swift_loader.reuse.files import Disk, Foreign, open_files
+from swift_loader.reuse.store import Store
 from tests.slow import slow
-from tests.unit.reuse.stores import ARENA_NBYTES, entry_bits, flip, keep, opened, origin, same, sample, text
+from tests.unit.reuse.stores import ARENA_NBYTES, entry_bits, flip, keep, no_class, opened, origin, same, sample, text
 from tests.watching import ROOT
 
 
@@ -246,6 +247,17 @@ def test_a_store_of_other_samples_is_made_anew_and_says_what_differs(tmp_path):
         opened(tmp_path, 41)
     store.close()
     opened(tmp_path, 41).close()
+
+
+def test_files_that_are_cut_between_being_looked_at_and_being_mapped_are_let_go_of(tmp_path):
+    """Else the worker that opens them could not start, and the training ended."""
+    files = open_files(Disk(f"{tmp_path}/kept"), origin(), ARENA_NBYTES)
+    os.truncate(tmp_path / "kept.index", 5000)
+    with pytest.raises(OSError, match="somebody cuts its files"):
+        Store(files, no_class, most_nbytes=None, maps=True, wait_s=1.0)
+    for fd in (files.index_fd, files.data_fd):
+        with pytest.raises(OSError, match="Bad file descriptor"):
+            os.fstat(fd)
 
 
 @pytest.mark.parametrize("damage", ["header", "data header", "no data", "empty", "rubbish", "cut"])
