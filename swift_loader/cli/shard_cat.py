@@ -24,6 +24,6 @@ def run(arguments: argparse.Namespace) -> int:
     if field is None or field not in has:
         said = "has several fields" if field is None else f"has no field {field!r}"
         raise ConfigError(f"sample {arguments.sample} {said}: name one of {', '.join(has)}")
-    sys.stdout.buffer.write(shard.read(number, shard.table.field_numbers[field]))
+    sys.stdout.buffer.write(shard.read_file(number, shard.table.field_numbers[field]))
     sys.stdout.buffer.flush()
     return 0

@@ -11,15 +11,15 @@ from swift_loader.errors import ConfigError
 _DECLINED = {
     "mds": "MDS has one checksum for a whole shard, and opens a file for each sample: sets of it are read as they are, "
     "and --format tar writes what webdataset, tar and this package read",
-    "rows": "arrays that are alike in all samples are written as --format tar, with one table entry for each, and are "
-    "read straight into the batch",
 }
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """What the command takes."""
     shard_set.add_arguments(parser)
-    parser.add_argument("--format", choices=("tar", *_DECLINED), default="tar", help="default: %(default)s")
+    parser.add_argument("--format", choices=("tar", "rows", *_DECLINED), default="tar",
+                        help="rows: arrays that are alike, and numbers, without headers (default: %(default)s)"
+                        )  # fmt: skip
     parser.add_argument("--fields", metavar="jpg=jpg,cls=label", help="these alone, called so (default: all)")
     parser.add_argument("--new-keys", action="store_true",
                         help="nine digits of the index as keys: where several samples have one")  # fmt: skip
@@ -38,5 +38,8 @@ def run(arguments: argparse.Namespace) -> int:
         own_keys=not arguments.new_keys,
     )  # fmt: skip
     name = f"{Path(arguments.url).absolute()} {arguments.generation or ''}{' new keys' if arguments.new_keys else ''}"
-    making = {"name": name, "fields": fields, "shuffle": False, **shard_writing.limits(arguments)}
+    making = {
+        "name": name, "fields": fields, "shuffle": False, "rows": arguments.format == "rows",
+        **shard_writing.limits(arguments),
+    }  # fmt: skip
     return shard_writing.Writing("convert", source, making, arguments).done()

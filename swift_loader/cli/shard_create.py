@@ -23,6 +23,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--key", metavar="FIELD", help="the field that names samples (default: nine digits)")
     parser.add_argument("--part", metavar="I/N", help="write one of n parts; other processes or machines the others")
     parser.add_argument("--name", help="what the samples are called, where SOURCE is written otherwise elsewhere")
+    parser.add_argument("--rows", action=argparse.BooleanOptionalAction, default=None,
+                        help="arrays that are alike in all samples lie one behind the other, without a header for each "
+                        "(default: for .npy and .bin)")  # fmt: skip
     parser.add_argument("--append", action="store_true", help="add the samples to the set that is there")
     parser.add_argument("--dry-run", action="store_true", help="read 256 samples and tell size, shards and minutes")
     shard_writing.add_arguments(parser)
@@ -37,6 +40,7 @@ def run(arguments: argparse.Namespace) -> int:
         "name": arguments.name or source.name, "fields": fields and _places(fields), "key": arguments.key,
         "seed": arguments.seed, "quality": arguments.quality, "part": arguments.part and _part(arguments.part),
         "shuffle": source.is_random if arguments.shuffle is None else arguments.shuffle,
+        "rows": source.are_rows if arguments.rows is None else arguments.rows,
         **shard_writing.limits(arguments),
     }  # fmt: skip
     writing = shard_writing.Writing("create", source.samples, making, arguments)

@@ -63,6 +63,7 @@ def _set(there: shard_set.ReadSet, url: str) -> dict[str, Any]:
         "complete": catalog.is_complete,
         "recipe": catalog.recipe.hex(),
         "uuid": catalog.uuid.hex(),
+        "rows": bool(len(catalog.rows)) and there.shards[0].table.rows is not None,
         "fields": _fields(there.shards[0].table) if len(catalog.rows) else [],
     }
 
@@ -97,7 +98,7 @@ def _sample(there: shard_set.ReadSet, index: int, folder: Path | None) -> dict[s
         for name in has:
             # A field's name has no slash; keys may be anything, and are no names of ours.
             path = folder / f"{index:09d}.{name}"
-            path.write_bytes(shard.read(inside, shard.table.field_numbers[name]))
+            path.write_bytes(shard.read_file(inside, shard.table.field_numbers[name]))
             saved.append(str(path))
     return told
 
@@ -113,7 +114,7 @@ def _fields(table: Table) -> list[dict[str, Any]]:
             sizes = table.entries[:, number_, 1]
             sizes = sizes[sizes != ABSENT]
         else:
-            sizes = np.full(table.samples, field.array_nbytes)
+            sizes = np.full(0 if field.has_column else table.samples, field.array_nbytes or 0)
         told.append({
             "name": field.name, "dtype": field.dtype, "shape": list(field.shape), "column": field.has_column,
             "samples": len(sizes), "mean_nbytes": float(sizes.mean()) if len(sizes) else 0.0,
@@ -147,7 +148,8 @@ def _lines(told: dict[str, Any]) -> list[str]:
     lines = _head(told)
     for field in told.get("fields", ()):
         if field["column"]:
-            what = f"a number for each sample ({field['dtype']}), also in the table"
+            where = "also in the table" if field["samples"] else "in the table"
+            what = f"a number for each sample ({field['dtype']}), {where}"
         elif field["dtype"]:
             what = f"arrays, {field['dtype']} {tuple(field['shape'])}"
         else:
@@ -168,9 +170,10 @@ def _head(told: dict[str, Any]) -> list[str]:
         first, last = told["keys"]
         return [f"{told['shard']}: {sizes}, {each} each", f"samples {told['first']:,} and on, {first} to {last}"]
     state = "" if told["complete"] else ", not complete"
+    form = ", in rows" if told["rows"] and told["kinds"] == ["tar"] else ""
     return [
         f"{told['set']}: {sizes} in {counted(told['shards'], 'shard')}, {each} each",
-        f"generation {told['generation']}, {', '.join(told['kinds'])}{state}",
+        f"generation {told['generation']}, {', '.join(told['kinds'])}{form}{state}",
     ]
 
 

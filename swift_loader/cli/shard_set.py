@@ -92,10 +92,13 @@ def sizes(shard: OpenShard, number: int) -> dict[str, int]:
 
     table = shard.table
     if table.rows is not None:
-        return {field.name: field.array_nbytes or 0 for field in table.fields}
+        return {
+            field.name: len(shard.read(number, at)) if field.has_column else field.array_nbytes or 0
+            for at, field in enumerate(table.fields)
+        }
     entries = table.entries[number, :, 1].tolist()
     return {
-        field.name: nbytes
-        for field, nbytes in zip(table.fields, entries, strict=True)
-        if nbytes != ABSENT
-    }  # fmt: skip
+        field.name: len(shard.read(number, at)) if nbytes == ABSENT else nbytes
+        for at, (field, nbytes) in enumerate(zip(table.fields, entries, strict=True))
+        if nbytes != ABSENT or field.has_column
+    }

@@ -9,8 +9,11 @@ from typing import Any, NamedTuple
 from swift_loader.cli import naming
 from swift_loader.errors import ConfigError
 
-HELP = "package.module:Dataset, a folder of images, hf:name[:split], *.parquet, *.tar, or a set that is there"
-_TOKENS = (".bin", ".npy", ".idx")
+HELP = (
+    "package.module:Dataset, a folder of images, hf:name[:split], *.parquet, *.tar, *.npy, tokens in *.bin (with "
+    '--kwargs \'{"length": 1024, "dtype": "uint16"}\'), or a set that is there'
+)
+_ARRAYS = (".bin", ".npy")
 _NOT_INSTALLED = "{} is not installed, which reads {}: pip install {}"
 
 
@@ -25,6 +28,8 @@ class Source(NamedTuple):
     """Whether any sample may be read as cheaply as the next one."""
     notes: dict[str, Any] | None = None
     """For people."""
+    are_rows: bool = False
+    """Whether they are written as rows, if nothing is said."""
 
 
 def source_of(word: str, kwargs: dict[str, Any], fields: Mapping[str, str] | None) -> Source:
@@ -36,9 +41,10 @@ def source_of(word: str, kwargs: dict[str, Any], fields: Mapping[str, str] | Non
     path = Path(word)
     if word.startswith("hf:"):
         return _hub(word)
-    if path.suffix in _TOKENS:
-        reader = f"ArrayDataset({{'x': {word!r}}})" if path.suffix == ".npy" else f"TokenDataset({word!r}, length=1024)"
-        raise ConfigError(f"{word} needs no shards: swift_loader.shards.{reader} reads it as it is")
+    if path.suffix in _ARRAYS:
+        from swift_loader.cli.shard_arrays import array_rows
+
+        return Source(array_rows(word, kwargs), f"{path.absolute()} {sorted(kwargs.items())}", are_rows=True)
     if path.suffix == ".parquet":
         return _parquet(word)
     if path.suffix == ".tar" or (

@@ -18,6 +18,7 @@ from swift_loader.telemetry.words import counted, duration, nbytes
 
 if TYPE_CHECKING:
     from swift_loader.shards.creating import Created, Progress
+    from swift_loader.shards.making import Making
     from swift_loader.shards.prepared import Ready
 
 _LOOKED_AT = 256
@@ -32,6 +33,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         shard_set.add_server(parser)
     parser.add_argument("--maxsize", default="64MB", metavar="SIZE", help="of a shard (default: %(default)s)")
     parser.add_argument("--maxcount", type=float, metavar="N", help="samples of a shard (default: as many as fit)")
+    parser.add_argument("--small-members", action=argparse.BooleanOptionalAction, default=True,
+                        help="numbers are members of the tar files too, for webdataset's readers, at 1 kB each; "
+                        "without, they stand in the tables alone (default: yes)")  # fmt: skip
     parser.add_argument("--workers", type=int, metavar="N",
                         help="processes that read and encode (default: a core each; 0: this one)")  # fmt: skip
     parser.add_argument("--overwrite", action="store_true", help="remove the set that is there, and begin anew")
@@ -39,8 +43,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def limits(arguments: argparse.Namespace) -> dict[str, Any]:
-    """When a shard is full."""
-    return {"maxsize": arguments.maxsize, "maxcount": arguments.maxcount}
+    """When a shard is full, and what lies in it."""
+    return {
+        "maxsize": arguments.maxsize, "maxcount": arguments.maxcount, "small_members": arguments.small_members,
+    }  # fmt: skip
 
 
 class Writing:
@@ -104,7 +110,7 @@ class Writing:
             for index, sample in zip(chosen, read(chosen), strict=True):
                 if not looked:
                     began = time.monotonic()  # workers take a while until the first is there
-                total += _nbytes_of(preparing(sample, index))
+                total += _nbytes_of(preparing(sample, index), self._making)
                 looked += 1
         passed = time.monotonic() - began
         each = total / max(1, looked)
@@ -151,12 +157,16 @@ def _far(progress: Progress) -> Any:
     return Far(progress.samples, progress.total, "sample", progress.shards, whole)
 
 
-def _nbytes_of(ready: Ready) -> int:
+def _nbytes_of(ready: Ready, making: Making) -> int:
     """What a sample takes in a shard."""
     from swift_loader.shards import tar
     from swift_loader.shards.table import ENTRY_NBYTES
 
+    if making.rows:
+        arrays = [field.array for field in ready.fields if field.array is not None]
+        return _TABLE_NBYTES + sum(array.array_nbytes or 0 for array in arrays)
     return _TABLE_NBYTES + sum(
         tar.header_nbytes(len(ready.key) + 1 + len(field.name)) + tar.padded(len(field.data)) + ENTRY_NBYTES
         for field in ready.fields
+        if making.small_members or field.number is None
     )

@@ -7,6 +7,7 @@ else there is is encoded anew, since nobody else knows their encodings (`Unpacke
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from functools import cached_property
 from typing import Any
 
@@ -14,7 +15,7 @@ import numpy as np
 
 from swift_loader.errors import ConfigError, ShardError
 from swift_loader.shards.decode import Decode, Decoding
-from swift_loader.shards.encode import Encoded
+from swift_loader.shards.encode import Encoded, npy_head
 from swift_loader.shards.encodings import decoder_of
 from swift_loader.shards.fields import Field, field_of, key_of
 from swift_loader.shards.opened import OpenShard, OpenShards
@@ -76,30 +77,20 @@ class Copied:
     def __len__(self) -> int:
         return self._set.catalog.samples
 
-    def __getitem__(self, index: int) -> Ready | dict[str, Any]:
+    def __getitem__(self, index: int) -> Ready:
         shard, number = self._set.place(index)
-        if shard.table.rows is not None:
-            return self._row(shard, number)
-        key = key_of(shard.table.key(number)) if self._own_keys else b"%09d" % index
+        has_keys = shard.table.rows is None or len(shard.table.key_ends) > 0
+        key = key_of(shard.table.key(number)) if self._own_keys and has_keys else b"%09d" % index
         return Ready(key, self._encoded(shard, number))
-
-    def _row(self, shard: OpenShard, number: int) -> dict[str, Any]:
-        """What has neither a key nor a head: an array, which gets both."""
-        numbers = shard.table.field_numbers
-        row = {}
-        for there in numbers if self._fields is None else self._fields.values():
-            if there not in numbers:
-                raise shard.told(ShardError(f"the sample has no field {there!r}"), number)
-            field = shard.table.fields[numbers[there]]
-            array = shard.read(number, numbers[there]).view(field.dtype).reshape(field.shape)
-            row[f"{there}.npy" if self._fields is None else there] = array
-        return row
 
     def _encoded(self, shard: OpenShard, number: int) -> list[Encoded]:
         table = shard.table
         found = []
         for name, there in (self._fields or {name: name for name in table.field_numbers}).items():
             at = table.field_numbers.get(there)
+            if at is not None and table.rows is not None and not table.fields[at].has_column:
+                found.append(_row(name, shard, number, at))
+                continue
             data = None if at is None else shard.read(number, at)
             if data is None or at is None:
                 if self._fields is not None:
@@ -148,6 +139,14 @@ def _way(name: str, encoding: str) -> tuple[str, Decode]:
     if kind == "pkl":
         raise ConfigError(f"field {name!r} is pickled, and reading it runs what stands in it: name fields without it")
     return "", decoder_of(encoding, Decoding("pil" if kind == "pil" else None))
+
+
+def _row(name: str, shard: OpenShard, number: int, at: int) -> Encoded:
+    """An array of a row gets a head, and a name that says what it is."""
+    field = shard.table.fields[at]
+    head = npy_head(np.dtype(field.dtype), field.shape)
+    ended = name if name.rpartition(".")[2] == "npy" else f"{name}.npy"
+    return Encoded(ended, head + shard.read(number, at).tobytes(), None, replace(field, name="npy", skip=len(head)))
 
 
 def _array(field: Field) -> Field | None:

@@ -23,6 +23,7 @@ _VERSION = 1
 _UNITS = {
     "": 1, "K": 1e3, "M": 1e6, "G": 1e9, "T": 1e12, "KI": 1 << 10, "MI": 1 << 20, "GI": 1 << 30, "TI": 1 << 40,
 }  # fmt: skip
+_USUAL = {"small_members": True, "rows": False}
 _LEAST_NBYTES = 8192
 _BLOCK = 8192
 _ORDER = 9
@@ -41,6 +42,8 @@ class Options(TypedDict, total=False):
     part: tuple[int, int] | None
     quality: int
     keep_format: bool
+    small_members: bool
+    rows: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,6 +62,9 @@ class Making:
         part: ``(i, n)``: only the i-th of n parts is written; another process, or machine, writes another.
         quality: Of pictures that become JPEG.
         keep_format: Whether pictures from files that are neither JPEG nor PNG keep their bytes.
+        small_members: Whether numbers are members of the tar files as well, for other readers; else they stand in the
+            tables alone, which spares 1,024 bytes for each.
+        rows: Whether samples are written as rows, without a header for each: arrays that are alike, and numbers.
     """
 
     name: str = ""
@@ -71,6 +77,8 @@ class Making:
     part: tuple[int, int] | None = None
     quality: int = 90
     keep_format: bool = False
+    small_members: bool = True
+    rows: bool = False
 
     @classmethod
     def of(cls, given: Mapping[str, Any]) -> Making:
@@ -110,7 +118,7 @@ class Making:
         count: Any = MOST_SAMPLES if self.maxcount is None else self.maxcount
         if isinstance(count, bool) or not isinstance(count, int | float) or not 1 <= count <= MOST_SAMPLES:
             raise ConfigError(f"maxcount is a number from 1 to 2**31, not {self.maxcount!r}")
-        return Limits(nbytes, int(count))
+        return Limits(nbytes, int(count), numbers_alone=not self.small_members, rows=self.rows)
 
     def recipe(self, total: int, *, is_added: bool = False) -> bytes:
         """The digest of all that decides the bytes, for so many samples."""
@@ -118,6 +126,9 @@ class Making:
         told["maxsize"], told["maxcount"] = self.limits.nbytes, self.limits.samples
         told["fields"] = None if self.fields is None else sorted(map(list, self.fields.items()))
         told["part"] = None if self.part is None else self.part[1]
+        for name in ("small_members", "rows"):  # sets that were begun before there were these go on
+            if told[name] == _USUAL[name]:
+                del told[name]
         return wide_digest_of(json.dumps(told, sort_keys=True, default=str).encode())
 
     def indices(self, total: int, done: int = 0) -> Indices:

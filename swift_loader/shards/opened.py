@@ -6,6 +6,7 @@ sample it is.
 
 from __future__ import annotations
 
+import json
 import threading
 from collections import OrderedDict
 from collections.abc import Sequence
@@ -16,6 +17,7 @@ import numpy as np
 from swift_loader.errors import ConfigError, ShardError
 from swift_loader.host.mapping import MappedFile
 from swift_loader.host.xxhash import digest_of, digest_of_parts, digests_of_rows
+from swift_loader.shards.encode import npy_head
 from swift_loader.shards.folder import Folder
 from swift_loader.shards.opening import read_table
 from swift_loader.shards.remote import RemoteFile
@@ -70,15 +72,18 @@ class OpenShard:
         self._rows = None if self.table.rows is None else RowReader(cast(MappedFile, self.file), self.table)
 
     def read(self, sample: int, field: int) -> Any:
-        """A field's bytes as an array, checked, in memory of their own; None where the sample has no such field."""
+        """A field's bytes as an array, checked, in memory of their own; None where the sample has no such field.
+
+        Of a row, those of its array alone; of a number that stands in the table alone, its text.
+        """
+        one = self.table.fields[field]
         if self._rows is not None:
-            row = np.empty((1, self._rows.nbytes), np.uint8)
-            self._read_rows(np.array([sample]), row)
-            one = self.table.fields[field]
-            return row[0, one.skip : one.skip + (one.array_nbytes or 0)]
+            if one.has_column:
+                return self._number(sample, one)
+            return self.read_rows(np.array([sample]))[0, one.skip : one.skip + (one.array_nbytes or 0)]
         offset, nbytes, digest = self.table.entries[sample, field].tolist()
         if nbytes == ABSENT:
-            return None
+            return self._number(sample, one) if one.has_column else None
         data = self._part(offset, nbytes, sample)
         if self._has_checksums and digest_of(data) != digest:
             if self.file.again(offset, offset + nbytes):
@@ -86,6 +91,17 @@ class OpenShard:
             if digest_of(data) != digest:
                 raise self._damaged(sample, offset)
         return data
+
+    def read_file(self, sample: int, field: int) -> Any:
+        """The same as files of that name are: arrays of rows, which have no head, get that of .npy."""
+        data, one = self.read(sample, field), self.table.fields[field]
+        if self._rows is None or one.has_column or one.name.rpartition(".")[2] != "npy":
+            return data
+        return np.concatenate((np.frombuffer(npy_head(np.dtype(one.dtype), one.shape), np.uint8), data))
+
+    def _number(self, sample: int, field: Field) -> Any:
+        number = self.table.columns[field.name][sample].item()
+        return np.frombuffer(json.dumps(number).encode(), np.uint8)
 
     def read_arrays(self, samples: Any, field: int, rows: Any, at: Sequence[int]) -> None:
         """Puts the arrays of a field, which all are of one size, to their rows, and checks them there.
@@ -171,13 +187,20 @@ class OpenShard:
         begin = self.table.rows.offset + number * self.table.rows.nbytes
         return self.file.again(begin, begin + self.table.rows.nbytes)
 
+    def read_rows(self, samples: Any) -> Any:
+        """Whole rows, where samples are rows."""
+        assert self._rows is not None
+        whole = np.empty((len(samples), self._rows.nbytes), np.uint8)
+        self._read_rows(samples, whole)
+        return whole
+
     def _read_fields_of_rows(self, samples: Any, field: Field, rows: Any, at: Sequence[int]) -> None:
         assert self._rows is not None
         lies_so = rows.shape[1] == self._rows.nbytes and len(at) == len(rows) and list(at) == list(range(len(rows)))
-        whole = rows if lies_so and rows.flags.c_contiguous else np.empty((len(at), self._rows.nbytes), np.uint8)
-        self._read_rows(samples, whole)
-        if whole is not rows:
-            rows[at] = whole[:, field.skip : field.skip + rows.shape[1]]
+        if lies_so and rows.flags.c_contiguous:
+            self._read_rows(samples, rows)
+        else:
+            rows[at] = self.read_rows(samples)[:, field.skip : field.skip + rows.shape[1]]
 
     def column(self, name: str) -> Any:
         """A number of each sample: from the table, or where all are arrays of one number, from the samples.

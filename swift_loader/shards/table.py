@@ -117,7 +117,8 @@ class Table:
         payload_digest: xxh3_128 of those bytes.
         entries: (samples, fields, 3) of u64: offset, size, xxh3; `ABSENT` as size where a sample has no such field.
             Of rows it is (samples, 1, 1): the checksums.
-        columns: A number of each sample, for fields that have them; i64 or f64.
+        columns: A number of each sample, for fields that have them; i64 or f64. Where such a field is absent, or
+            samples are rows, it stands nowhere else.
         key_ends: Where each key ends in ``key_bytes``; empty if the samples' keys are their positions.
         rows: Where rows are, if there are no entries.
     """
@@ -319,7 +320,8 @@ def _check_places(table: Table) -> None:
     """Raises unless all that the table points to lies in the samples' part of the shard, each byte in one place."""
     if table.rows is not None:
         needed = table.rows.offset + table.samples * table.rows.nbytes
-        inside = all(f.array_nbytes and f.skip + f.array_nbytes <= table.rows.nbytes for f in table.fields)
+        arrays = [field for field in table.fields if not field.has_column]
+        inside = all(f.array_nbytes and f.skip + f.array_nbytes <= table.rows.nbytes for f in arrays)
         if needed > table.payload_nbytes or not inside:
             raise ShardError.at("rows go on behind the samples' part", 128, table.payload_nbytes, needed)
         return

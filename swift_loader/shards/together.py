@@ -32,7 +32,6 @@ if TYPE_CHECKING:
 
 #: So many shards are known at a time, no more than are open.
 _MOST_KNOWN = 128
-_DATA, _SEEN, _END = range(3)
 
 
 class _Part(NamedTuple):
@@ -41,6 +40,8 @@ class _Part(NamedTuple):
     number: int
     field: Field
     has_checksums: bool
+    row_nbytes: int = 0
+    """Of all arrays of a sample together, where samples are rows."""
 
 
 class Together:
@@ -61,8 +62,8 @@ class Together:
     def _forget(self) -> None:
         self._known: dict[int, int] = {}
         self._held: list[OpenShard] = []
-        self._places = np.zeros((3, _MOST_KNOWN), np.int64)
-        """Of each shard's file: the first byte, what is known of its extents, the end of its last page."""
+        self._places = np.zeros((4, _MOST_KNOWN), np.int64)
+        """Of each shard's file: its first byte, what is known of its extents, its last page's end, its first row."""
         self._tables = np.zeros((len(self._parts or ()), 2, _MOST_KNOWN), np.int64)
         """Of each part: where its first entry is (or number, of a column), and how far the next one is from there."""
 
@@ -85,7 +86,7 @@ class Together:
             places, tables, parts = self._places[:, at], self._tables[:, :, at], self._parts
             held = self._held[:]  # they stay mapped as long as this is at it
         columns = self._wishes.of(held[0].table).columns_of(rows)
-        reading = _Reading(places, held, at)
+        reading = _Reading(places, held, at, inside)
         for part, (first, step), column in zip(parts, tables, columns, strict=True):
             entries = first + inside * step
             if not reading.put(part, entries, column):
@@ -112,21 +113,22 @@ class Together:
         """Notes where all of a shard is; whether its samples can be read so."""
         table, file = shard.table, shard.file
         granted = self._wishes.of(table)
-        if not granted.are_rows or table.rows is not None or not isinstance(file, MappedFile):
+        if not granted.are_rows or not isinstance(file, MappedFile):
             return False
-        has_checksums = not table.flags & UNCHECKED
-        parts = [_Part(way.number, way.field, has_checksums) for way in granted.only_ways]
+        has_checksums, rows = not table.flags & UNCHECKED, table.rows
+        row_nbytes = 0 if rows is None else rows.nbytes
+        parts = [_Part(way.number, way.field, has_checksums, row_nbytes) for way in granted.only_ways]
         if self._parts is None:
             self._parts = parts
             self._forget()
         if self._parts != parts:
             return False
         place = len(self._held)
-        for (field, one, _), told in zip(parts, self._tables, strict=True):
-            column = table.columns[one.name] if one.has_column else table.entries[:, field]
-            if not one.has_column and bool((column[:, 1] == ABSENT).any()):
+        for (field, one, *_), told in zip(parts, self._tables, strict=True):
+            column = table.columns[one.name] if one.has_column else table.entries[:, 0 if rows else field]
+            if not one.has_column and rows is None and bool((column[:, 1] == ABSENT).any()):
                 return False
-            step = 8 if one.has_column else len(table.fields) * ENTRY_NBYTES
+            step = 8 if one.has_column or rows else len(table.fields) * ENTRY_NBYTES
             first = column.ctypes.data
             if first % 8 or column.strides[0] != step or not are_known(np.array([first]), step * table.samples):
                 return False
@@ -135,7 +137,7 @@ class Together:
         first, seen = file.data.ctypes.data, file.believed().ctypes.data
         if not are_known(np.array([first, seen]), end):
             return False
-        self._places[:, place] = first, seen, end
+        self._places[:, place] = first, seen, end, 0 if rows is None else rows.offset
         self._known[number] = place
         self._held.append(shard)
         return True
@@ -144,9 +146,9 @@ class Together:
 class _Reading:
     """One batch: where the file of each sample is, what is known of its pages."""
 
-    def __init__(self, places: I64, held: Sequence[OpenShard], at: I64) -> None:
-        self._data, self._seen, self._end = places
-        self._held, self._at = held, at
+    def __init__(self, places: I64, held: Sequence[OpenShard], at: I64, inside: I64) -> None:
+        self._data, self._seen, self._end, self._first_row = places
+        self._held, self._at, self._inside = held, at, inside
         for number in set(at.tolist()):
             _mapped(held[number]).believed()  # what was seen too long ago is forgotten
 
@@ -158,13 +160,18 @@ class _Reading:
             return True
         if (field.shape, np.dtype(field.dtype)) != (column.shape[1:], column.dtype):
             return False
-        offsets = words_at(entries).view(np.int64)
-        digests = words_at(entries + 16) if part.has_checksums else None
         rows = column.reshape(len(column), -1).view(np.uint8)
-        if not self._are_there(offsets, field.skip + rows.shape[1]):
+        nbytes = part.row_nbytes or field.skip + rows.shape[1]
+        if part.row_nbytes:
+            offsets, digests = self._first_row + self._inside * nbytes, words_at(entries)
+        else:
+            offsets, digests = words_at(entries).view(np.int64), words_at(entries + 16)
+        if not self._are_there(offsets, nbytes):
             return False
-        copy = _gathered if field.skip + rows.shape[1] <= SMALL_NBYTES else _one_by_one
-        return copy(self._data + offsets, field.skip, rows, digests)
+        whole = _Whole(self._data + offsets, nbytes, digests if part.has_checksums else None)
+        if nbytes <= SMALL_NBYTES:
+            return _gathered(whole, field.skip, rows)
+        return nbytes == field.skip + rows.shape[1] and _one_by_one(whole, field.skip, rows)
 
     def _are_there(self, offsets: I64, nbytes: int) -> bool:
         """Whether the pages of all may be touched: see `host.mapping`."""
@@ -194,21 +201,29 @@ def _mapped(shard: OpenShard) -> MappedFile:
     return shard.file
 
 
-def _gathered(addresses: I64, skip: int, rows: Any, digests: Any) -> bool:
+class _Whole(NamedTuple):
+    """What was digested of each sample: its array with the head before it, or all arrays of its row."""
+
+    addresses: I64
+    nbytes: int
+    digests: NDArray[np.uint64] | None
+
+
+def _gathered(whole: _Whole, skip: int, rows: Any) -> bool:
     """Small ones, all by one call; whether they are right."""
-    found = items_at(addresses, skip + rows.shape[1])
-    rows[...] = found.view(np.uint8).reshape(len(rows), -1)[:, skip:]
-    return digests is None or bool((digests_of_items(found) == digests).all())
+    found = items_at(whole.addresses, whole.nbytes)
+    rows[...] = found.view(np.uint8).reshape(len(rows), -1)[:, skip : skip + rows.shape[1]]
+    return whole.digests is None or bool((digests_of_items(found) == whole.digests).all())
 
 
-def _one_by_one(addresses: I64, skip: int, rows: Any, digests: Any) -> bool:
+def _one_by_one(whole: _Whole, skip: int, rows: Any) -> bool:
     """Large ones, each checked while it is in the core's own cache; whether they are right."""
     nbytes = rows.shape[1]
-    if digests is None:
-        for row, address in zip(rows, addresses.tolist(), strict=True):
+    if whole.digests is None:
+        for row, address in zip(rows, whole.addresses.tolist(), strict=True):
             row[...] = bytes_at(address + skip, nbytes)
         return True
-    for row, address, digest in zip(rows, addresses.tolist(), digests.tolist(), strict=True):
+    for row, address, digest in zip(rows, whole.addresses.tolist(), whole.digests.tolist(), strict=True):
         row[...] = bytes_at(address + skip, nbytes)
         found = digest_of(row) if not skip else digest_of_parts((bytes_at(address, skip), row), 0)
         if found != digest:

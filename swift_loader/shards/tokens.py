@@ -89,9 +89,13 @@ class TokenDataset:
         return self._ends[-1]
 
     def __getitem__(self, index: int) -> tuple[Any, Any]:
+        tokens = self.tokens(index)
+        return tokens[:-1].astype(self.out_dtype), tokens[1:].astype(self.out_dtype)
+
+    def tokens(self, index: int) -> Any:
+        """A sample's tokens and the one behind them, as the file has them."""
         tokens, start = self._window(place(index, len(self)))
-        end = start + self.length
-        return tokens[start:end].astype(self.out_dtype), tokens[start + 1 : end + 1].astype(self.out_dtype)
+        return tokens[start : start + self.length + 1]
 
     def read_into(self, indices: Sequence[int], rows: tuple[Any, Any]) -> None:
         """Writes these samples to their rows in a batch."""

@@ -15,6 +15,7 @@ from swift_loader.shards import catalog as catalogs
 from swift_loader.shards import tar
 from swift_loader.shards.catalog import Catalog, Kind, Shard
 from swift_loader.shards.opening import describe, newest_generation, read_catalog, read_table
+from swift_loader.shards.row_writer import front_of
 from swift_loader.shards.sets import is_pattern, open_set
 from swift_loader.shards.store import Store, store_at
 from swift_loader.shards.table import ABSENT, FOOTER_NBYTES, MEMBER, Table
@@ -208,6 +209,14 @@ def _rows(data: memoryview, name: str, table: Table, numbers: list[int]) -> Iter
 
 def _between(data: memoryview, name: str, table: Table) -> Iterator[Damage]:
     """Headers and padding, which are what we would write again."""
+    if table.rows is not None:
+        front = front_of(table.fields, table.samples, table.origin.position)
+        end = table.rows.offset + table.samples * table.rows.nbytes
+        for begin, expected in ((0, front), (end, tar.PADDING[table.payload_nbytes - end])):
+            if data[begin : begin + len(expected)] != expected:
+                place = begin + _first_difference(data[begin : begin + len(expected)], expected)
+                yield Damage(name, place, None, "what lies before or behind the rows is damaged")
+        return
     for number, field, offset, nbytes in _present(table):
         key = table.key(number)
         head = tar.header(f"{key}.{field}".encode(), nbytes)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 from weakref import WeakKeyDictionary
 
@@ -91,10 +92,10 @@ class Wishes:
         if field.has_column and not self._in_full:
             column = table.columns[field.name]
             return _Way(number, field, lambda _, sample: column[sample].item())
-        decode = self._decoder_of(field)
+        decode = self._decoder_of(field if table.rows is None else replace(field, skip=0))
 
         def get(shard: OpenShard, sample: int) -> Any:
-            data = shard.read(sample, number)
+            data = shard.read_file(sample, number) if self._in_full else shard.read(sample, number)
             return _ABSENT if data is None else decode(data)
 
         return _Way(number, field, get)
@@ -142,6 +143,8 @@ class Granted:
 
     def read_into(self, shard: OpenShard, samples: NDArray[np.int64], rows: Any, at: list[int]) -> None:
         """Writes samples to their rows in a batch."""
+        are_several = sum(not way.field.has_column for way in self.only_ways) > 1
+        whole = shard.read_rows(samples) if shard.table.rows is not None and are_several else None
         for way, column in zip(self.only_ways, self.columns_of(rows), strict=True):
             field = way.field
             if field.has_column:
@@ -151,6 +154,8 @@ class Granted:
                 raise ShardError(f"arrays of {field.name!r} are {found} in this shard, and others elsewhere").within(
                     shard=shard.name, set=shard.where
                 )
+            elif whole is not None:
+                _as_bytes(column)[at] = whole[:, field.skip : field.skip + (field.array_nbytes or 0)]
             else:
                 shard.read_arrays(samples, way.number, _as_bytes(column), at)
 

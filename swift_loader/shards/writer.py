@@ -17,6 +17,7 @@ from swift_loader.shards import tar
 from swift_loader.shards.catalog import Shard
 from swift_loader.shards.encode import Encoded
 from swift_loader.shards.fields import COLUMN, MOST_FIELDS, Field
+from swift_loader.shards.row_writer import RowShard
 from swift_loader.shards.sending import Sending
 from swift_loader.shards.store import Draft, Store
 from swift_loader.shards.table import (
@@ -24,15 +25,13 @@ from swift_loader.shards.table import (
     ENTRY_NBYTES,
     FIELD_NBYTES,
     FOOTER_FROM_END,
-    FOOTER_NBYTES,
-    MEMBER,
     MOST_SAMPLES,
-    Footer,
     Origin,
     Table,
     padded_end,
     sections_of,
 )
+from swift_loader.shards.written import column_of, exact_column, sealed_shard
 
 #: So much is collected before it is written.
 _WRITTEN_AT_ONCE = 1 << 20
@@ -40,16 +39,18 @@ _WRITTEN_AT_ONCE = 1 << 20
 _SMALL_PIECE = 8 << 10
 #: A member's headers and padding never take more, nor what surrounds the parts of a table.
 _MOST_AROUND = 8 << 10
-#: Up to here a float is any whole number.
-_EXACT = 1 << 53
 
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """When a shard is full."""
+    """When a shard is full, and how samples lie in it."""
 
     nbytes: int
     samples: int = MOST_SAMPLES
+    numbers_alone: bool = False
+    """Numbers stand in the table, and nowhere else."""
+    rows: bool = False
+    """See `row_writer`."""
 
 
 class ShardWriter:
@@ -74,7 +75,7 @@ class ShardWriter:
         self._store, self._name, self._limits, self._origin = store, name, limits, origin
         self._sending = Sending(store, limits.nbytes, on_shard)
         self._number = 0
-        self._shard: _Shard | None = None
+        self._shard: _Shard | RowShard | None = None
         self._has_warned = False
 
     @property
@@ -89,7 +90,7 @@ class ShardWriter:
             self._end(shard, is_last=False)
             shard = None
         if shard is None:
-            shard = self._shard = _Shard(self._store.draft(self._name(self._number)))
+            shard = self._shard = self._begun(self._store.draft(self._name(self._number)))
             if not self._has_warned and not shard.has_room(key, fields, self._limits):
                 self._has_warned = True
                 warn_user(f"a single sample ({key.decode()}) takes more than maxsize={self._limits.nbytes:,} bytes")
@@ -108,7 +109,14 @@ class ShardWriter:
             self._shard = None
         self._sending.abandon()
 
-    def _end(self, shard: _Shard, *, is_last: bool) -> None:
+    def _begun(self, draft: Draft) -> _Shard | RowShard:
+        try:
+            return RowShard(draft, self._limits) if self._limits.rows else _Shard(draft, self._limits.numbers_alone)
+        except BaseException:
+            draft.discard()
+            raise
+
+    def _end(self, shard: _Shard | RowShard, *, is_last: bool) -> None:
         name = self._name(self._number)
         line, fields = shard.end(name, replace(self._origin, is_last=is_last))
         self._shard = None
@@ -120,8 +128,11 @@ class ShardWriter:
 class _Shard:
     """A shard that is being written."""
 
-    def __init__(self, draft: Draft) -> None:
+    def __init__(self, draft: Draft, numbers_alone: bool) -> None:  # noqa: FBT001 - as the limits say
         self.draft = draft
+        self._numbers_alone = numbers_alone
+        self._alone: tuple[str, ...] = ()
+        """Numbers that are no members, the same of all samples."""
         self._digest = WideDigest()
         self._pieces: list[Any] = []
         self._waiting = 0
@@ -154,7 +165,9 @@ class _Shard:
         if most + _MOST_AROUND <= limits.nbytes:
             return True
         place = self._place + sum(
-            tar.header_nbytes(len(key) + 1 + len(name)) + tar.padded(len(data)) for name, data, _, _ in fields
+            tar.header_nbytes(len(key) + 1 + len(name)) + tar.padded(len(data))
+            for name, data, value, _ in fields
+            if value is None or not self._numbers_alone
         )
         numeric = {field.name for field in fields if field.number is not None} | self._numbers.keys()
         names = self._all_names.union(field.name for field in fields)
@@ -164,8 +177,10 @@ class _Shard:
     def add(self, key: bytes, fields: Sequence[Encoded]) -> None:
         """Writes a sample."""
         number = len(self._keys)
+        if self._numbers_alone:
+            fields = self._without_numbers(number, key, fields)
         names = tuple([field.name for field in fields])
-        if names != self._names:
+        if names != self._names or not number:
             self._turn(number, names, key)
         self._keys[key] = None
         if len(self._keys) == number:
@@ -195,16 +210,25 @@ class _Shard:
         """Writes the table and all that comes behind it."""
         self._write_out()
         table = self._table(origin)
-        data = table.written()
-        table_offset = self._place + tar.BLOCK
-        nbytes = table_offset + len(data) + FOOTER_FROM_END
-        footer = Footer(table_offset, len(data), digest_of(data), nbytes, table.samples)
-        self.draft.write([tar.header(MEMBER, len(data) + FOOTER_NBYTES), data, footer.written(), tar.END])
-        numbers = (table_offset, len(data), footer.table_digest)
-        return Shard(name, table.samples, nbytes, *numbers, table.payload_digest), table.fields
+        return sealed_shard(self.draft, name, table), table.fields
+
+    def _without_numbers(self, number: int, key: bytes, fields: Sequence[Encoded]) -> list[Encoded]:
+        """Takes the numbers of a sample; what else it has."""
+        numbers = {field.name: field.number for field in fields if field.number is not None}
+        if not number:
+            self._alone = tuple(numbers)
+            self._all_names.update(self._alone)
+        elif self._alone != tuple(numbers):
+            raise ShardError(
+                "where numbers stand in the table alone (small_members=False), all samples of a shard have the same "
+                f"ones: before, {', '.join(self._alone) or 'none'}, and here {', '.join(numbers) or 'none'}"
+            ).within(key=key.decode())
+        for name, value in numbers.items():
+            self._numbers.setdefault(name, []).append(value)
+        return [field for field in fields if field.number is None]
 
     def _turn(self, number: int, names: tuple[str, ...], key: bytes) -> None:
-        if not names:
+        if not names and not self._alone:
             raise ShardError("a sample has no field").within(key=key.decode())
         for left, right in pairwise(names):
             if left >= right:
@@ -241,8 +265,9 @@ class _Shard:
         columns = {
             name: column
             for name in names
-            if len(numbers := self._numbers.get(name, ())) == count and (column := _column(numbers)) is not None
+            if len(numbers := self._numbers.get(name, ())) == count and (column := exact_column(numbers)) is not None
         }
+        columns |= {name: column_of(name, self._numbers[name]) for name in self._alone}
         fields = tuple(_field(name, columns.get(name), self._arrays.get(name)) for name in names)
         keys = list(self._keys)
         key_ends = np.cumsum(np.fromiter(map(len, keys), np.uint64, count), dtype="<u8")
@@ -262,14 +287,6 @@ class _Shard:
             matrix[begin:end, columns] = flat[done : done + nbytes].reshape(end - begin, len(turn), 3)
             done += nbytes
         return matrix
-
-
-def _column(numbers: Sequence[int | float]) -> Any:
-    """None where it would not be the numbers themselves."""
-    whole = [number for number in numbers if type(number) is int]
-    if len(whole) == len(numbers):
-        return np.array(numbers, "<i8")
-    return np.array(numbers, "<f8") if all(abs(number) <= _EXACT for number in whole) else None
 
 
 def _field(name: str, column: Any, known: Field | None) -> Field:

@@ -49,6 +49,12 @@ def test_it_reads_columns_keys_and_footers(reader, folder):
         assert {k: v.tolist() for k, v in columns.items()} == {k: v.tolist() for k, v in ours.columns.items()}
 
 
+def test_it_reads_numbers_that_stand_in_the_table_alone(reader, tmp_path):
+    samples = [{"txt": f"{at}", "cls": at} for at in range(9)]
+    shards.create(samples, tmp_path, small_members=False, shuffle=False, maxcount=4)
+    assert [sample for _, sample in reader["read_set"](tmp_path)] == [{"txt": b"%d" % at, "cls": at} for at in range(9)]
+
+
 def test_it_sees_damage(reader, folder):
     path = folder / "shard-000002.tar"
     data = bytearray(path.read_bytes())

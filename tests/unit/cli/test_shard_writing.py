@@ -222,6 +222,44 @@ def test_a_row_is_a_sample_without_what_is_empty(tmp_path: Path):
     assert sample == {"b": [], "d": ["x"], "e.wav": b"RIFF"}
 
 
+def test_tokens_and_arrays_become_rows(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+    tokens, table = tmp_path / "t.bin", tmp_path / "x.npy"
+    np.arange(1000, dtype=np.uint16).tofile(tokens)
+    np.save(table, np.arange(12.0).reshape(4, 3))
+    assert create(tokens, tmp_path / "t") == 2
+    assert '--kwargs \'{"length"' in capsys.readouterr().err
+    assert create(tokens, tmp_path / "t", "--kwargs", '{"length": 99, "dtype": "uint16"}', "--no-shuffle") == 0
+    assert create(table, tmp_path / "x", "--no-shuffle") == 0
+    assert run("info", tmp_path / "t") == 0
+    told = capsys.readouterr().out
+    assert "tar, in rows" in told
+    assert "arrays, <u2 (100,)" in told
+    dataset = shards.ShardDataset(tmp_path / "t", "tokens.npy")
+    assert (len(dataset), dataset[1].tolist()) == (10, list(range(99, 199)))
+    assert shards.ShardDataset(tmp_path / "x", "x.npy")[2].tolist() == [6, 7, 8]
+
+
+def test_rows_are_looked_at_and_converted_as_other_sets_are(tmp_path: Path, capfdbinary: Any):
+    samples = [{"x.npy": np.full(3, at, np.int16), "cls": at % 2} for at in range(6)]
+    shards.create(samples, tmp_path / "tar", shuffle=False)
+    rows, back = tmp_path / "rows", tmp_path / "back"
+    assert run("convert", tmp_path / "tar", rows, "--format", "rows", "--workers", 0) == 0
+    assert run("convert", rows, back, "--no-small-members", "--workers", 0) == 0
+    assert run("verify", rows) == run("verify", back) == run("info", back) == run("info", rows, "--sample", 2) == 0
+    capfdbinary.readouterr()
+    assert run("ls", rows, "--json") == 0
+    assert json.loads(capfdbinary.readouterr().out.splitlines()[3]) == {
+        "index": 3, "shard": "shard-000000.tar", "key": "000000003", "fields": {"cls": 1, "x.npy": 6},
+    }  # fmt: skip
+    for folder in (rows, back):
+        assert run("cat", folder, 3, "x.npy") == 0
+        assert np.load(io.BytesIO(capfdbinary.readouterr().out)).tolist() == [3, 3, 3]
+        assert run("cat", folder, 3, "cls") == 0
+        assert capfdbinary.readouterr().out == b"1"
+    assert run("create", MADE, tmp_path / "pictures", "--rows", "--workers", 0) == 1
+    assert b"rows are arrays and numbers, and field 'png'" in capfdbinary.readouterr().err
+
+
 WRONG = [
     ("create", "nothing", "{}"),
     ("create", "train.bin", "{}"),
@@ -241,7 +279,6 @@ WRONG = [
     ("create", MADE, "ftp://bucket/set"),
     ("convert", "nothing", "{}"),
     ("convert", str(WRITTEN / "mds"), "{}", "--format", "mds"),
-    ("convert", str(WRITTEN / "mds"), "{}", "--format", "rows"),
 ]
 
 
