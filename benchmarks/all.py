@@ -39,6 +39,7 @@ MODULES = (
     "shards",
     "shard_write",
     "shards_there",
+    "shard_read",
 )
 OPTIONS = {
     "transport": "--dtype",
@@ -47,6 +48,7 @@ OPTIONS = {
     "shards": "--samples",
     "shard_write": "--of",
     "shards_there": "--of",
+    "shard_read": "--of",
 }
 
 
