@@ -179,13 +179,14 @@ def _head(told: dict[str, Any]) -> list[str]:
 
 def _plan(plan: dict[str, Any]) -> list[str]:
     later = f", {nbytes(plan['nbytes'] * (1 - plan['kept']))} in later ones" if plan["kept"] else ""
+    kept = f"{percent(plan['kept'])} of later epochs, once the {nbytes(plan['cache'])} of a node are full"
     return [
         "",
         f"{plan['consumers']} GPUs on {counted(plan['nodes'], 'node')}, batches of {plan['batch']}, from a bucket:",
         f"  an epoch     {counted(plan['steps'], 'step')}; each node reads {nbytes(plan['nbytes'])}{later}",
         f"  requests     {number(plan['requests'])} for each node, ${plan['usd']:,.4f} in the bucket's region",
         f"  elsewhere    ${plan['usd_elsewhere']:,.2f} for each node and epoch, bytes at $0.09 per GB",
-        f"  kept         {percent(plan['kept'])} of later epochs, once the {nbytes(plan['cache'])} of a node are full",
+        f"  kept         {kept if plan['cache'] else 'nothing: cache=500GB would keep as much on each node'}",
         f"  memory       {nbytes(plan['memory_nbytes'])} on each node, for what is open and read ahead",
         f"  first batch  about {duration(plan['first_batch_s'])} after the start",
         f"  uploading    ${plan['upload_usd']:,.4f}, once",

@@ -149,10 +149,11 @@ def _kind_of(field: Encoded, key: bytes) -> Field:
     if field.number is not None:
         return Field(field.name, "<i8", flags=COLUMN)
     if field.array is None or not field.array.array_nbytes:
-        raise ShardError(
-            f"rows are arrays and numbers, and field {field.name!r} is neither: arrays that look like pictures are "
-            "written as such unless their field ends with .npy"
-        ).within(key=key.decode())
+        is_picture = field.name.rpartition(".")[2] in ("png", "jpg", "jpeg")
+        hint = "; an array that is taken for a picture is none where its field ends with .npy" if is_picture else ""
+        raise ShardError(f"rows are arrays and numbers, and field {field.name!r} is neither{hint}").within(
+            key=key.decode()
+        )
     return replace(field.array, name=field.name)
 
 

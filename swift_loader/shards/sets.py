@@ -30,7 +30,9 @@ if TYPE_CHECKING:
     from swift_loader.shards.url import Place
 
 _RANGE = re.compile(r"\{(\d+)\.\.(\d+)\}|\{([^{}]*,[^{}]*)\}")
-_ADVICE = "swift_loader.shards.index() makes tables and a catalog for shards that are there"
+_ADVICE = (
+    "`swift-loader shard index` (or swift_loader.shards.index) makes tables and a catalog for shards that are there"
+)
 
 
 class OpenedSet(NamedTuple):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import NamedTuple
 from urllib.parse import unquote, urlsplit
 
@@ -33,6 +34,8 @@ def place_of(url: object) -> Place:
     if not isinstance(text, str) or not text or "\0" in text:
         raise ConfigError(f"where shards are is a path or an address such as s3://bucket/folder, not {url!r}")
     if "://" not in text:
+        if (found := re.match(r"(s3|gs|az|azure|http|https|file):/", text)) is not None:
+            raise ConfigError(f"{text!r}: an address has two slashes, {found[1]}://; a folder of that name is ./{text}")
         return Place("file", "", text)
     try:
         parts = urlsplit(text)

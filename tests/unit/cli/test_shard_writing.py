@@ -277,6 +277,7 @@ WRONG = [
     ("create", MADE, "{}", "--quality", "0"),
     ("create", MADE, "{}", "--workers", "-1"),
     ("create", MADE, "ftp://bucket/set"),
+    ("create", MADE, "s3:/bucket/set"),
     ("convert", "nothing", "{}"),
     ("convert", str(WRITTEN / "mds"), "{}", "--format", "mds"),
 ]

@@ -1,5 +1,6 @@
 """Arrays of a batch come out of all its shards at once; what is not as it should be is left to who says what it is."""
 
+import os
 from pathlib import Path
 from typing import Any
 
@@ -78,3 +79,36 @@ def test_a_set_some_of_whose_shards_are_others_is_read_shard_by_shard(tmp_path: 
     rows = (np.zeros(3, np.float32),)
     alone.read_into([1, 8, 17], rows)
     assert rows[0].tolist() == [1, 8, 8]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("form", [{}, {"rows": True}], ids=["members", "rows"])
+def test_of_100_000_flipped_bits_in_what_is_delivered_none_is_delivered(tmp_path: Path, form: Any) -> None:
+    samples = [{"x.npy": np.full((4, 3), at, np.float32), "y.npy": np.full(900, at)} for at in range(60)]
+    create(samples, tmp_path, maxcount=9, **form)
+    dataset = ShardDataset(tmp_path, ("x.npy", "y.npy"))
+    draw, delivered = np.random.default_rng(0), 0
+    for index in draw.integers(0, len(samples), 50_000).tolist():
+        shard, number = dataset._reading.found([index])[0][:2]
+        offset, nbytes, _ = _place(shard.table, int(number[0]), int(draw.integers(2)))
+        at, bit = offset + int(draw.integers(nbytes)), 1 << int(draw.integers(8))
+        file = os.open(tmp_path / shard.name, os.O_RDWR)
+        byte = os.pread(file, 1, at)[0]
+        os.pwrite(file, bytes([byte ^ bit]), at)
+        try:
+            if bit & 0x55:
+                dataset[index]
+            else:
+                dataset.read_into([index, 1], (np.zeros((2, 4, 3), np.float32), np.zeros((2, 900), int)))
+            delivered += 1
+        except ShardError:
+            pass
+        os.pwrite(file, bytes([byte]), at)
+        os.close(file)
+    assert delivered == 0
+
+
+def _place(table: Any, number: int, field: int) -> Any:
+    if table.rows is not None:
+        return table.rows.offset + number * table.rows.nbytes, table.rows.nbytes, None
+    return table.entries[number, field].tolist()
