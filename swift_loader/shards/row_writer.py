@@ -21,7 +21,7 @@ from swift_loader.shards import tar
 from swift_loader.shards.encode import Encoded, npy_head
 from swift_loader.shards.fields import COLUMN, Field
 from swift_loader.shards.table import FOOTER_FROM_END, Origin, Rows, Table, padded_end, sections_of
-from swift_loader.shards.written import column_of, sealed_shard
+from swift_loader.shards.written import check_names, column_of, sealed_shard
 
 if TYPE_CHECKING:
     from swift_loader.shards.catalog import Shard
@@ -100,6 +100,7 @@ class RowShard:
         self._digests.append(digest_of(row))
 
     def _begin(self, kinds: list[Field], key: bytes) -> None:
+        check_names([kind.name for kind in kinds], key)
         self._kinds = kinds
         self._row_nbytes = sum(kind.array_nbytes or 0 for kind in kinds)
         if not self._row_nbytes:

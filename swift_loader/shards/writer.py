@@ -5,7 +5,6 @@ from __future__ import annotations
 from array import array
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -31,7 +30,7 @@ from swift_loader.shards.table import (
     padded_end,
     sections_of,
 )
-from swift_loader.shards.written import column_of, exact_column, sealed_shard
+from swift_loader.shards.written import check_names, column_of, exact_column, sealed_shard
 
 #: So much is collected before it is written.
 _WRITTEN_AT_ONCE = 1 << 20
@@ -177,9 +176,9 @@ class _Shard:
     def add(self, key: bytes, fields: Sequence[Encoded]) -> None:
         """Writes a sample."""
         number = len(self._keys)
+        names = tuple([field.name for field in fields])
         if self._numbers_alone:
             fields = self._without_numbers(number, key, fields)
-        names = tuple([field.name for field in fields])
         if names != self._names or not number:
             self._turn(number, names, key)
         self._keys[key] = None
@@ -217,7 +216,6 @@ class _Shard:
         numbers = {field.name: field.number for field in fields if field.number is not None}
         if not number:
             self._alone = tuple(numbers)
-            self._all_names.update(self._alone)
         elif self._alone != tuple(numbers):
             raise ShardError(
                 "where numbers stand in the table alone (small_members=False), all samples of a shard have the same "
@@ -228,20 +226,14 @@ class _Shard:
         return [field for field in fields if field.number is None]
 
     def _turn(self, number: int, names: tuple[str, ...], key: bytes) -> None:
-        if not names and not self._alone:
-            raise ShardError("a sample has no field").within(key=key.decode())
-        for left, right in pairwise(names):
-            if left >= right:
-                raise ShardError(
-                    f"a sample has two fields {left!r}: name each, as in fields={{'a.npy': 0, 'b.npy': 1}}"
-                ).within(key=key.decode())
+        check_names(names, key)
         self._all_names.update(names)
         self._endings.update({name: f".{name}".encode() for name in names})
         if len(self._all_names) > MOST_FIELDS:
             many = ShardError.at("the samples of a shard have too many fields", None, MOST_FIELDS, len(self._all_names))
             raise many.within(key=key.decode())
         self._names = names
-        self._turns.append((number, names))
+        self._turns.append((number, tuple([name for name in names if name not in self._alone])))
 
     def _note_array(self, name: str, known: Field | None, number: int) -> None:
         """Arrays are alike in all samples, or the table does not say what they are."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -28,6 +29,17 @@ def sealed_shard(draft: Draft, name: str, table: Table) -> Shard:
     footer = Footer(table_offset, len(data), digest_of(data), nbytes, table.samples)
     draft.write([tar.header(MEMBER, len(data) + FOOTER_NBYTES), data, footer.written(), tar.END])
     return Shard(name, table.samples, nbytes, table_offset, len(data), footer.table_digest, table.payload_digest)
+
+
+def check_names(names: Sequence[str], key: bytes) -> None:
+    """Raises `ShardError` unless these are the fields of a sample: at least one, in order, none of them twice."""
+    if not names:
+        raise ShardError("a sample has no field").within(key=key.decode())
+    for left, right in pairwise(names):
+        if left >= right:
+            raise ShardError(
+                f"a sample has two fields {left!r}: name each, as in fields={{'a.npy': 0, 'b.npy': 1}}"
+            ).within(key=key.decode())
 
 
 def exact_column(numbers: Sequence[int | float]) -> Any:

@@ -134,6 +134,13 @@ def test_what_has_no_arrays_is_no_row(tmp_path: Path, sample: Any) -> None:
         create([sample], tmp_path, rows=True)
 
 
+@pytest.mark.parametrize("form", [{"rows": True}, {"small_members": False}])
+@pytest.mark.parametrize("samples", [[(np.zeros(3), 1, 2)], [(np.zeros(3), 1), (np.zeros(3), 1, 2)]])
+def test_two_numbers_of_one_name_are_refused(tmp_path: Path, form: Any, samples: Any) -> None:
+    with pytest.raises(ShardError, match=r"two fields 'cls'|alike"):
+        create(samples, tmp_path, shuffle=False, **form)
+
+
 def test_numbers_that_no_column_holds_are_not_rounded(tmp_path: Path) -> None:
     with pytest.raises(ShardError, match="2\\*\\*53"):
         create([{"json": (1 << 53) + 1}, {"json": 0.5}], tmp_path, small_members=False)
