@@ -16,7 +16,7 @@ import pytest
 from torch.utils.data import DataLoader
 
 from swift_loader import ShardError, SwiftLoader
-from swift_loader.shards import ShardDataset
+from swift_loader.shards import ShardDataset, create
 from tests import elsewhere
 from tests.fault_proxy import FaultProxy
 from tests.s3_server import S3Server
@@ -61,6 +61,24 @@ def test_the_stream_is_that_of_a_folder_though_its_fetcher_is_killed(
     assert [len(dataset.where(cls=[3, 7])), dataset[-1][0].nbytes] == [2, 20_000]
     kills = dict.fromkeys((3, 11, 22, 30), lambda: kill(dataset))
     assert elsewhere.stream(dataset, workers=2, epochs=2, at=kills) == expected
+
+
+@pytest.mark.parametrize("form", [{"rows": True}, {"small_members": False}], ids=["rows", "numbers in the table"])
+def test_samples_of_every_form_are_read_there(tmp_path: Path, s3_server: S3Server, form: dict[str, bool]) -> None:
+    samples = [{"x.npy": np.full(9, at), "y.npy": np.full((2, 2), at / 2), "cls": at % 7} for at in range(300)]
+    create(samples, tmp_path / "set", maxcount=70, **form)
+    url = f"s3://{s3_server.bucket}/{'-'.join(form)}"
+    elsewhere.upload(tmp_path / "set", url, elsewhere.client_of(s3_server))
+    here, there = ShardDataset(tmp_path / "set"), ShardDataset(url, client=elsewhere.client_of(s3_server))
+    for index in (0, 69, 70, 299):
+        for name, part in here[index].items():
+            np.testing.assert_array_equal(part, there[index][name])
+    rows = [
+        {name: np.zeros((300, *np.shape(part)), np.asarray(part).dtype) for name, part in here[0].items()} for _ in "ab"
+    ]
+    for dataset, columns in zip((here, there), rows, strict=True):
+        dataset.read_into(range(300), columns)
+    assert all((rows[0][name] == rows[1][name]).all() for name in rows[0])
 
 
 def test_torchs_workers_are_forked_before_during_and_after_fetching(local: Path, url: str, s3_server: S3Server) -> None:
