@@ -56,11 +56,11 @@ class MappedFile:
         """Whether all bytes from each begin to its end may be touched."""
         if not len(begins):
             return True
-        seen = self.believed()
         if int(ends.max()) > self.nbytes:
             return False
-        if len(seen) < _FEW and 0 not in seen.tobytes():
+        if self.is_there():
             return True
+        seen = self.believed()
         first, last = begins // EXTENT_NBYTES, (ends - 1) // EXTENT_NBYTES
         if int((last - first).max()) <= 1:
             # A byte is looked for in bytes: a third of the time that numpy's `all` takes for a few hundred.
@@ -70,6 +70,10 @@ class MappedFile:
         else:
             wanted = set().union(*map(range, first.tolist(), (last + 1).tolist()))
         return all(seen[at] or self.look(at) for at in sorted(wanted))
+
+    def is_there(self) -> bool:
+        """Whether all of it may be touched; not always known of a large one."""
+        return len(self._seen) < _FEW and 0 not in self.believed().tobytes()
 
     def believed(self) -> npt.NDArray[np.bool_]:
         """Which extents were seen to be there, not long ago."""

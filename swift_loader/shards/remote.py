@@ -146,6 +146,10 @@ class RemoteFile:
         """Nothing of it is here: `are_there` says so."""
         self._known: tuple[Arena | None, list[Stretch]] = (None, [])
 
+    def is_there(self) -> bool:
+        """Whether all of it may be touched."""
+        return False
+
     def are_there(self, begins: NDArray[np.int64], ends: NDArray[np.int64]) -> bool:
         """Whether all bytes from each begin to its end may be touched."""
         return not len(begins) and not len(ends)

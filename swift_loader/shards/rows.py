@@ -164,8 +164,9 @@ class RowReader:
         Raises:
             OSError: if the file is shorter now, or the disk fails.
         """
-        begins = numbers * self.nbytes + self._offset
-        if self._file.are_there(begins, begins + self.nbytes):
+        if self._file.is_there() or self._file.are_there(
+            begins := numbers * self.nbytes + self._offset, begins + self.nbytes
+        ):
             np.take(self._rows, numbers, axis=0, out=rows, mode="clip")
         else:
             for begin, row in zip(begins.tolist(), rows, strict=True):
