@@ -19,7 +19,7 @@ from swift_loader.pool.reuse import ground_of, kept_statistics
 from swift_loader.wire.messages import Attachment, Parcel
 from swift_loader.wire.page import Cell
 from swift_loader.wire.recipe import Recipe
-from swift_loader.worker.berth import HeapBerth
+from swift_loader.worker.berth import HeapBerth, HeapHold, HeapMemory
 from swift_loader.worker.fetching import fetching_of
 from swift_loader.worker.generators import put_back
 from swift_loader.worker.info import WorkerInfo, set_worker_info
@@ -57,7 +57,8 @@ class InlinePool:
         self._seq = 0
         self._at = Position()
         self._epoch: int | None = None
-        self._made: Made | None = None
+        self._memory: HeapMemory | None = None
+        """Where the last batch was made."""
         self._closed = False
         self._notes = Notes()
         self._ground: Ground | None = None
@@ -109,7 +110,7 @@ class InlinePool:
         self._seq += 1
         ticket = Ticket(self._seq, self._at.epoch, self._at.step)
         self._at.took(ticket.step, self._plan.step_count(ticket.epoch, self._recipe.consumer))
-        berth = HeapBerth(self._recipe.config.max_batch_nbytes)
+        berth = HeapBerth(self._recipe.config.max_batch_nbytes, self._memory)
         looks = self._recipe.config.measures
         begun = process_time_ns() if looks else 0
         try:
@@ -125,7 +126,8 @@ class InlinePool:
         cost = made.cost._replace(cpu_ns=process_time_ns() - begun) if looks else made.cost
         parcel = Parcel(ticket.seq, ticket.seq, 0, made.rows, made.nbytes, cost, attachment, made.spec)
         self.tell_notes()
-        return Full(ticket, parcel, _WORKER, perf_counter_ns() if looks else 0, hold=berth.taken())
+        self._memory = berth.memory
+        return Full(ticket, parcel, _WORKER, perf_counter_ns() if looks else 0, hold=HeapHold(berth.memory))
 
     def restart(self, at: Position) -> int:
         """What is taken next is what follows from there; gives back the number of its ticket."""

@@ -168,7 +168,8 @@ class Witness:
             **_facts_of_servers(account),
         }
         recorder.epoch(epoch, facts)
-        self.info(report(account))
+        if self._log is not None:  # the page takes longer than ten batches
+            self._log.info(report(account))
         return standing(account)
 
     def account(self) -> Account | None:

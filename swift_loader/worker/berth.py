@@ -8,6 +8,9 @@ import numpy as np
 
 from swift_loader.errors import NoRoom
 
+#: Memory of this process in which a batch was made is kept for the next one up to this size.
+_KEPT_NBYTES = 1 << 20
+
 
 class Wanted:
     """Whether an order is still valid: whether its slot's word holds its number.
@@ -61,29 +64,56 @@ def refuse_too_large(nbytes: int, most: int) -> None:
 
 
 class HeapMemory:
-    """Room for one batch in this process's own memory; goes when the last array on it goes. See `Holding`."""
+    """Room for one batch in this process's own memory; goes when the last array on it goes.
 
-    room = None
-    """There is nothing that outlives the batch."""
+    Where the batch has left no array on it, as small ones do, which are copied out, it has room for the next one: what
+    was prepared for writing to it and for reading from it is there already.
+    """
 
     def __init__(self, nbytes: int) -> None:
         self.memory = np.empty(nbytes, np.uint8)
         self.nbytes = nbytes
         self.views: dict[Any, Any] = {}
+        """The maker's."""
+        self.landing_views: dict[Any, Any] = {}
+        """And those of who lands what it has made, whose keys are the same."""
+        self.is_free = True
+
+
+class HeapHold:
+    """A batch's hold on such memory. See `Holding`."""
+
+    room = None
+    """There is no slot."""
+
+    def __init__(self, memory: HeapMemory) -> None:
+        memory.is_free = False
+        self._room = memory
+        self.memory, self.views = memory.memory, memory.landing_views
+        self._has_arrays = False
 
     def landed(self) -> None:
-        """Nobody waits for the memory."""
+        """Only arrays hold the memory from now on."""
+        self._room.is_free = not self._has_arrays
 
     def array(self, shape: tuple[int, ...], dtype: str, offset: int) -> Any:
         """An array on it."""
+        self._has_arrays = True
         return np.ndarray(shape, dtype, self.memory, offset)
 
 
 class HeapBerth:
-    """Memory that is as large as the batch turns out to be."""
+    """Memory that is as large as the batch turns out to be.
 
-    def __init__(self, most_nbytes: int | None) -> None:
-        self._memory = HeapMemory(0)
+    Args:
+        most_nbytes: A batch may be so large.
+        last: Where the batch before was made.
+    """
+
+    def __init__(self, most_nbytes: int | None, last: HeapMemory | None = None) -> None:
+        # What is large is not kept for a batch that may be small, and hold all of it.
+        is_usable = last is not None and last.is_free and last.nbytes <= _KEPT_NBYTES
+        self.memory = last if last is not None and is_usable else HeapMemory(0)
         self._most_nbytes = most_nbytes
         self.wanted = Wanted([0], 0)
         self.following: int | None = None
@@ -91,15 +121,10 @@ class HeapBerth:
         self.slot_ns = 0
 
     def room(self, nbytes: int, keep: int = 0) -> HeapMemory:
-        if self._memory.nbytes < nbytes:
+        if self.memory.nbytes < nbytes:
             if self._most_nbytes is not None:
                 refuse_too_large(nbytes, self._most_nbytes)
             larger = HeapMemory(nbytes)
-            larger.memory[:keep] = self._memory.memory[:keep]
-            self._memory = larger
-        return self._memory
-
-    def taken(self) -> HeapMemory:
-        """The memory, for whoever lands the batch: without the maker's views, whose keys he uses for his own."""
-        self._memory.views = {}
-        return self._memory
+            larger.memory[:keep] = self.memory.memory[:keep]
+            self.memory = larger
+        return self.memory

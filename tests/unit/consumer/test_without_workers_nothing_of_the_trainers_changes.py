@@ -14,6 +14,7 @@ from swift_loader.orders.tickets import Failed
 from swift_loader.plan.position import Position
 from swift_loader.settings.loader import LoaderConfig
 from swift_loader.wire.recipe import Recipe
+from swift_loader.worker.berth import HeapMemory
 from swift_loader.worker.info import worker_info
 from tests.unit.batch.samples import same
 from tests.unit.worker.making import Listed, Making
@@ -122,3 +123,45 @@ def test_nothing_can_be_taken_from_a_closed_pool():
     pool.close()
     with pytest.raises(LoaderClosed):
         pool.take()
+
+
+def _numbered(size):
+    return Listed([(np.full(size, i, np.float32), i) for i in range(12)])
+
+
+def _first_numbers(batches):
+    return [tensor[:, 0].tolist() for tensor, _ in batches]
+
+
+@pytest.mark.parametrize("size", [4, 20_000])
+def test_what_is_kept_of_batches_is_not_written_to(size):
+    pool = _pool(_numbered(size))
+    kept = [_landed(pool) for _ in range(3)]
+    assert _first_numbers(kept) == [[0, 1, 2, 3], [4, 5, 6, 7], [8, 9, 10, 11]]
+
+
+def test_small_batches_are_made_in_one_place_and_large_ones_each_in_its_own():
+    for size, places in ((4, 1), (20_000, 3)):
+        pool, seen = _pool(_numbered(size)), []
+        for _ in range(3):
+            _landed(pool)
+            seen.append(pool._memory)
+        assert len({id(one) for one in seen}) == places
+
+
+def test_a_batch_that_has_not_landed_keeps_its_place():
+    pool = _pool(_numbered(4))
+    taken = [pool.take() for _ in range(3)]
+    stage = HostStage(None, None, None)
+    assert _first_numbers(landed(one, stage, looks=False) for one in taken) == [
+        [0, 1, 2, 3],
+        [4, 5, 6, 7],
+        [8, 9, 10, 11],
+    ]
+
+
+def test_large_memory_is_not_kept_for_small_batches():
+    pool = _pool(_numbered(4))
+    pool._memory = HeapMemory(1 << 22)
+    _landed(pool)
+    assert pool._memory.nbytes < 1 << 12
