@@ -29,6 +29,7 @@ SETUP, ORDERS, RETIRE, HELLO, PARCEL, PARCELS, VOID, FAILURE, CAUTION, LEAVING, 
 _ORDER = struct.Struct("<QIQIQB")
 _PARCEL = struct.Struct("<BQIIIQQQQQQqQQQQ")
 _VOID = struct.Struct("<BQ")
+_LENGTH = struct.Struct("<I")
 
 
 class Order(NamedTuple):
@@ -189,27 +190,31 @@ def write_parcel(parcel: Parcel) -> bytes:
     return head + (pickle.dumps(p.attachment, protocol=5) if plain else encode(p.attachment).stream)
 
 
-def read_parcel(datagram: bytes) -> Parcel:
-    """The parcel of one datagram."""
-    parcel = _parcel_of(_PARCEL.unpack_from(datagram))
+def read_parcel(datagram: bytes | memoryview) -> Parcel:
+    """The parcel of one datagram, or of its part of one."""
+    _, seq, slot, spec_id, rows, nbytes, *cost = _PARCEL.unpack_from(datagram)
+    parcel = Parcel(seq, slot, spec_id, rows, nbytes, Cost._make(cost))
     if len(datagram) > _PARCEL.size:
         parcel.attachment = pickle.loads(memoryview(datagram)[_PARCEL.size :])  # noqa: S301 - from our own worker
     return parcel
 
 
 def join_parcels(parcels: Sequence[bytes]) -> bytes:
-    """One datagram for several parcels without attachments."""
-    return b"".join((bytes((PARCELS,)), *parcels))
+    """One datagram for several parcels, each behind its length."""
+    return b"".join((bytes((PARCELS,)), *(part for one in parcels for part in (_LENGTH.pack(len(one)), one))))
 
 
 def read_parcels(datagram: bytes) -> list[Parcel]:
     """The parcels of one datagram."""
-    return [_parcel_of(fields) for fields in _PARCEL.iter_unpack(memoryview(datagram)[1:])]
-
-
-def _parcel_of(fields: Sequence[int]) -> Parcel:
-    _, seq, slot, spec_id, rows, nbytes, *cost = fields
-    return Parcel(seq, slot, spec_id, rows, nbytes, Cost._make(cost))
+    view, end = memoryview(datagram), 1
+    found = []
+    while end < len(view):
+        begin = end + _LENGTH.size
+        end = begin + _LENGTH.unpack_from(view, end)[0]
+        if end > len(view):
+            raise ValueError("a parcel is longer than its datagram")
+        found.append(read_parcel(view[begin:end]))
+    return found
 
 
 def write_void(seq: int) -> bytes:

@@ -3,8 +3,8 @@
 A send that wakes the consumer costs both 12 us and more, as much as a third of a small batch. So the parcel of a batch
 that took less than a millisecond waits for the next one if another batch is ordered and will, if it takes as long as
 this one, be there within two milliseconds of the first that waits; for eleven others at most, which is how many are
-ordered at a time. A thread sees to it that a sample that blocks does not keep back what is done: it looks rarely, since
-each time it takes the interpreter from the one that makes batches.
+ordered at a time, and fewer where they carry objects. A thread sees to it that a sample that blocks does not keep back
+what is done: it looks rarely, since each time it takes the interpreter from the one that makes batches.
 """
 
 from __future__ import annotations
@@ -21,6 +21,8 @@ if TYPE_CHECKING:
     from swift_loader.wire.channel import SocketChannel
 
 _TOGETHER = 12
+#: Objects of batches go with their parcels: with so many bytes of them together, these leave.
+_MOST_NBYTES = 32 * 1024
 _QUICK_NS, _PATIENCE_NS = 1_000_000, 2_000_000
 _WATCH_S = 0.01
 
@@ -31,8 +33,8 @@ class Outbox:
     def __init__(self, channel: SocketChannel) -> None:
         self._channel = channel
         self._waiting: list[bytes] = []
-        self._due_ns = 0
-        """When what waits must leave, if something does."""
+        self._due_ns = self._nbytes = 0
+        """When what waits must leave, if something does; and how much it is."""
         self._lock = threading.Lock()
         self._something_waits = threading.Event()
         self._watcher: threading.Thread | None = None
@@ -48,13 +50,15 @@ class Outbox:
         return made_ns < _QUICK_NS
 
     def send_soon(self, parcel: bytes, made_ns: int) -> None:
-        """Sends together with others. The parcel has no attachment, and another order is in hand."""
+        """Sends together with others. The parcel brings no slot, and another order is in hand."""
         now_ns = time.perf_counter_ns()
         with self._lock:
             if not self._waiting:
-                self._due_ns = now_ns + _PATIENCE_NS
+                self._due_ns, self._nbytes = now_ns + _PATIENCE_NS, 0
             self._waiting.append(parcel)
-            leaves = len(self._waiting) >= _TOGETHER or now_ns + made_ns >= self._due_ns
+            self._nbytes += len(parcel)
+            is_full = len(self._waiting) >= _TOGETHER or self._nbytes >= _MOST_NBYTES
+            leaves = is_full or now_ns + made_ns >= self._due_ns
         if leaves:
             self.flush()
         elif not self._something_waits.is_set():

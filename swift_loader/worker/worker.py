@@ -282,7 +282,7 @@ class Worker:
             parcel.attachment = Attachment(new_spec, made.stream, made.spans, berth.made is not None, skipped)
         datagram = messages.write_parcel(parcel)
         # What threads fetch ahead says nothing of how long the next batch will take.
-        may_wait = parcel.attachment is None and not self._looks_ahead and self._outbox.may_wait(cost.made_ns)
+        may_wait = not (is_new or berth.made or self._looks_ahead) and self._outbox.may_wait(cost.made_ns)
         if may_wait and (self._orders or self._channel.has_message()):
             self._outbox.send_soon(datagram, cost.made_ns)
         elif berth.made is None:

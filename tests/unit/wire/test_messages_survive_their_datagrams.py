@@ -47,6 +47,17 @@ def test_a_parcel_comes_as_it_was_sent(parcel):
     assert messages.read_parcel(datagram) == parcel
 
 
+@examples
+@given(st.lists(parcels, min_size=1, max_size=4), st.data())
+def test_parcels_come_together_as_they_were_sent_or_not_at_all(some, data):
+    datagram = messages.join_parcels([messages.write_parcel(parcel) for parcel in some])
+    assert datagram[0] == messages.PARCELS
+    assert messages.read(datagram) == some
+    last = len(messages.write_parcel(some[-1]))
+    with pytest.raises(messages.Garbled):
+        messages.read(datagram[: -data.draw(st.integers(1, last + 3))])
+
+
 def test_a_record_holds_a_cost_as_it_is():
     assert "-".join(Cost._fields) in "-".join(BatchRecord._fields)
 
