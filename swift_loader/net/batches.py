@@ -122,6 +122,8 @@ def _node_of(said: schema.Leaf | schema.Branch) -> tree.Node:
 def _column_of(said: schema.Column) -> layout.Column:
     if said.kind == "objects":
         return layout.Column("objects", said.dtype, (), _viewed(said.viewed_as))
+    if not said.dtype.isidentifier():  # else numpy would read it as a list of types, and raise whatever it may
+        raise ProtocolError(f"a column of type {said.dtype!r}, which there is not")
     try:
         dtype = np.dtype(said.dtype)
     except (TypeError, ValueError) as error:

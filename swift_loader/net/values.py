@@ -103,7 +103,7 @@ def _listed(value: Any) -> list[Any]:
 
 
 def _whole(digits: bytes) -> int:
-    if len(digits) > 4000 or not digits.lstrip(b"-").isdigit():
+    if len(digits) > 4000 or not digits.removeprefix(b"-").isdigit():
         raise ProtocolError("a number that is none")
     return int(digits)
 
@@ -116,6 +116,9 @@ def _tensor(said: schema.Ext) -> Any:
     count = int(np.prod(said.shape, dtype=object)) if said.shape else 1
     if count * dtype.itemsize != len(said.data):
         raise ProtocolError(f"a tensor of {count} numbers in {len(said.data)} bytes")
-    if not count:
-        return torch.empty(said.shape, dtype=dtype)
-    return torch.frombuffer(bytearray(said.data), dtype=torch.uint8).view(dtype).reshape(said.shape)
+    try:
+        if not count:
+            return torch.empty(said.shape, dtype=dtype)
+        return torch.frombuffer(bytearray(said.data), dtype=torch.uint8).view(dtype).reshape(said.shape)
+    except RuntimeError as error:
+        raise ProtocolError(f"a tensor of {said.dtype} and {said.shape[:8]}, which there is not") from error

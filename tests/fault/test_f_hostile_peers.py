@@ -168,9 +168,10 @@ def test_f8_garbage_harms_nobody(count: int):
 
 
 @slow
-def test_f10_thousands_who_say_a_byte_now_and_then_keep_nobody_out():
+@pytest.mark.parametrize("count", [2000, pytest.param(5000, marks=pytest.mark.soak)])
+def test_f10_thousands_who_say_a_byte_now_and_then_keep_nobody_out(count: int):
     with a_server() as (port, process), contextlib.ExitStack() as crowd:
-        for at in range(2000):
+        for at in range(count):
             one = crowd.enter_context(socket.create_connection(("127.0.0.1", port), 10))
             with contextlib.suppress(OSError):
                 one.send(b"S")

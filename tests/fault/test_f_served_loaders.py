@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import itertools
 import json
 import os
 import random
@@ -161,23 +162,24 @@ def test_f2_f3_clients_that_are_killed_take_nothing_from_others_and_go_on_from_t
 @slow
 @networks
 @pytest.mark.parametrize("how", ["cut", "one way"])
-def test_f4_a_link_that_is_cut_is_noticed_and_others_go_on_meanwhile(how: str, tmp_path: Path):
+@pytest.mark.parametrize("cut_s", [8, pytest.param(120, marks=[pytest.mark.soak, pytest.mark.timeout(600)])])
+def test_f4_a_link_that_is_cut_is_noticed_and_others_go_on_meanwhile(how: str, cut_s: int, tmp_path: Path):
     key, near, waits = tmp_path / "job.key", f"tcp://127.0.0.1:{free_port()}", Waits()
     make_key(key)
     with namespaces.network() as network, a_far_server(network, key) as far, serving("Slow", near, str(key)):
         SwiftLoader.connect(near, key=key).close()
         with SwiftLoader.connect(f"{far},{near}", key=key) as loader:
             loader.start(0)
-            batches, seen = waits.of(batches_of(loader, 60)), []
+            batches, seen = waits.of(batches_of(loader, 1000)), []
             seen += [next(batches) for _ in range(60)]
             (network.cut if how == "cut" else network.swallow)()
-            until_s = time.monotonic() + 8
+            until_s = time.monotonic() + cut_s
             while time.monotonic() < until_s:
                 seen.append(next(batches))
             (network.mend if how == "cut" else network.mend_swallowing)()
-            seen += list(batches)
+            seen += itertools.islice(batches, 400)
             assert loader.statistics()["servers_lost"] >= 1
-        assert seen == expected(60)
+        assert seen == expected(-(-len(seen) // 12))[: len(seen)]
         # It is known after 3 s of silence. With TCP's own means alone it would be 6 s, and without those for ever.
         assert waits.longest_s < 30
 
@@ -277,16 +279,22 @@ def test_f15_bytes_changed_repeated_or_lost_on_the_way_end_a_connection_and_chan
 
 @slow
 @pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGSTOP])
-def test_f3_what_stands_for_a_server_is_killed_or_stopped(how: signal.Signals):
-    address = f"tcp://127.0.0.1:{free_port()}"
-    with serving("Slow", address), SwiftLoader.connect(address) as loader:
+@pytest.mark.parametrize("name", ["Slow", "Named"])
+@pytest.mark.parametrize("kills", [2, pytest.param(100, marks=[pytest.mark.soak, pytest.mark.timeout(1800)])])
+def test_f3_what_stands_for_a_server_is_killed_or_stopped(how: signal.Signals, name: str, kills: int, tmp_path: Path):
+    # What is large is copied out of the server's memory, which then was held for nobody.
+    address = f"unix:{tmp_path / 'socket'}" if name == "Named" else f"tcp://127.0.0.1:{free_port()}"
+    with serving(name, address), SwiftLoader.connect(address) as loader:
         loader.start(0)
-        seen = []
-        for batch in batches_of(loader, 4):
+        seen, killed, chance = [], set(), random.Random(5)
+        for batch in itertools.takewhile(lambda _: len(killed) < kills, batches_of(loader, 4 * kills)):
             seen.append(batch)
-            for pid in loader._runtime._source.worker_pids() if len(seen) in (10, 30) else ():
+            for pid in loader._runtime._source.worker_pids() if len(seen) % 20 == 10 else ():
+                time.sleep(chance.random() / 100)
                 os.kill(pid, how)
-        assert seen == expected(4)
+                killed.add(pid)
+        assert len(killed) == kills
+        assert seen == expected(4 * kills, name)[: len(seen)]
 
 
 @slow
