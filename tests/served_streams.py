@@ -9,6 +9,7 @@ import signal
 import socket
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -78,6 +79,16 @@ def raising() -> Raising:
 
 def dying() -> Dying:
     return Dying(shuffled())
+
+
+def beside_a_thread() -> DataStream:
+    threading.Thread(target=time.sleep, args=(600,), name="another", daemon=True).start()
+    return shuffled()
+
+
+def ragged_beside_a_thread() -> DataStream:
+    beside_a_thread()
+    return ragged()
 
 
 def ragged() -> DataStream:

@@ -12,7 +12,6 @@ from dataclasses import dataclass
 from swift_loader.engines import copied
 from swift_loader.engines.interpreter import pidfd_of, status_of
 from swift_loader.engines.lifeline import Lifeline, is_readable
-from swift_loader.errors import ConfigError
 from swift_loader.worker import guard
 
 _END_S = 1.0
@@ -51,14 +50,9 @@ def forked(name: str, life: Callable[[], None], keep_out: Iterable[int]) -> Chil
     return Child(pid, pidfd_of(pid), lifeline)
 
 
-def refuse_to_fork(what: str) -> None:
-    """Raises `ConfigError` where a child could inherit what somebody here is in the middle of."""
-    why = copied.accelerator_in_use() or copied.others_told(copied.other_threads())
-    if why is not None:
-        raise ConfigError(
-            f"{what} forks a process for each client, which is not safe here: {why}. Start it in a process of its own, "
-            "before threads are started and a GPU is used"
-        )
+def harm_of_forking() -> str | None:
+    """What somebody here is in the middle of, and a child would inherit; None where nobody is."""
+    return copied.accelerator_in_use() or copied.others_told(copied.other_threads())
 
 
 def _live(name: str, lifeline: Lifeline, life: Callable[[], None], keep_out: Iterable[int]) -> None:

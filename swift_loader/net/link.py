@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import array
 import contextlib
+import math
 import os
 import select
 import socket
@@ -24,6 +25,8 @@ BEAT_S = 0.8
 """How often something is said where there is nothing to say."""
 _IDLE_S, _BETWEEN_S, _PROBES = 2, 1, 4
 _UNANSWERED_MS = 6_000
+#: Well below what a poll can be told.
+_LONGEST_WAIT_S = 3600.0
 #: What TLS says where keys do not fit. All else that it says is of bytes that were changed on their way.
 _OF_KEYS = ("certificate", "unknown ca", "unrecognized name")
 #: More than this at once would be copied out of the processor's caches.
@@ -135,10 +138,10 @@ class Link:
         """Waits until it can be read from or written to, as poll says it."""
         poll = select.poll()
         poll.register(self._socket, events)
-        return bool(poll.poll(max(0.0, timeout_s) * 1000))
+        return bool(poll.poll(min(max(0.0, timeout_s), _LONGEST_WAIT_S) * 1000))
 
     def send(self, parts: Iterable[memoryview | bytes], silent_s: float = SILENCE_S) -> None:
-        """Sends all of it, and waits for so long at most in which nothing of it is taken.
+        """Sends all of it, and waits for so long at most in which nothing of it is taken; `math.inf`: for ever.
 
         Raises:
             LinkLost: if it cannot.
@@ -148,7 +151,7 @@ class Link:
             while left.nbytes:
                 count = self.send_some(left)
                 left = left[count:]
-                if count == 0 and not self.wait(select.POLLOUT, silent_s):
+                if count == 0 and not self.wait(select.POLLOUT, silent_s) and silent_s < math.inf:
                     raise LinkLost(f"{self.peer} has taken nothing for {silent_s:g} s")
 
     def say(self, kind: int, meta: bytes = b"", seq: int = 0) -> None:

@@ -19,6 +19,7 @@ from swift_loader.streams.session import KEPT_S, Session
 MOST_SESSIONS = 64
 _MOST_LOST = 16
 _TURN_S = 1.0
+_END_S = 5.0
 TAKEN, OVER, PRODUCER = b"T", b"O", b"P"
 
 
@@ -30,13 +31,22 @@ class Door:
         server: The server's end of what connects both.
         keys: Whom to let in.
         hwm: How many batches are made ahead of each client.
+        most_sessions: How many clients there may be at a time.
     """
 
-    def __init__(self, doors: list[socket.socket], server: socket.socket, keys: Keys | None, hwm: int) -> None:
+    def __init__(
+        self,
+        doors: list[socket.socket],
+        server: socket.socket,
+        keys: Keys | None,
+        hwm: int,
+        most_sessions: int = MOST_SESSIONS,
+    ) -> None:
         self._doorman = Doorman(doors, keys, "stream")
         self._server = server
         self._keys = keys
         self._hwm = hwm
+        self._most_sessions = most_sessions
         self._sessions: dict[int, Session] = {}
         self._spare: Session | None = None
         self._waiting: list[Guest] = []
@@ -52,6 +62,17 @@ class Door:
                 self._receive(guest)
             self._seat_those_waiting()
             self._end_the_lost()
+
+    def close(self) -> None:
+        """Ends all sessions, where the process goes on."""
+        self._doorman.close()
+        sessions = [*self._sessions.values(), *([] if self._spare is None else [self._spare])]
+        for session in sessions:
+            session.end()
+        for session in sessions:
+            session.wait(_END_S)
+        for guest in self._waiting:
+            guest.link.close()
 
     def _take_producer(self) -> bool:
         message, fds, _, _ = socket.recv_fds(self._server, 64, 4, socket.MSG_DONTWAIT | socket.MSG_CMSG_CLOEXEC)
@@ -81,10 +102,18 @@ class Door:
             self._sessions[session.number] = session
             session.attach(guest)
             self._tell(TAKEN)
-        if self._waiting and len(self._sessions) >= MOST_SESSIONS:
-            text = f"this server has {MOST_SESSIONS} clients, and takes no more"
-            while self._waiting:
-                self._doorman.refuse(self._waiting.pop(), "full", text)
+        if self._waiting and len(self._sessions) >= self._most_sessions:
+            self._refuse_those_waiting()
+
+    def _refuse_those_waiting(self) -> None:
+        """No place is left, unless somebody has not been seen for a while."""
+        lost = min((one for one in list(self._sessions.values()) if one.lost_s), key=_lost_since, default=None)
+        if lost is not None:
+            lost.end()
+            return
+        count = "one client" if self._most_sessions == 1 else f"{self._most_sessions} clients"
+        while self._waiting:
+            self._doorman.refuse(self._waiting.pop(), "full", f"this server has {count}, and takes no more")
 
     def _end_the_lost(self) -> None:
         now = time.monotonic()
@@ -111,6 +140,10 @@ class Door:
     def _tell(self, message: bytes) -> None:
         with contextlib.suppress(OSError):  # the server has gone, and this process with it
             self._server.send(message, socket.MSG_NOSIGNAL)
+
+
+def _lost_since(session: Session) -> float:
+    return session.lost_s or 0.0
 
 
 def be_the_door(doors: list[socket.socket], server: socket.socket, keys: Keys | None, hwm: int) -> None:

@@ -1,10 +1,11 @@
-"""In a forked child: runs one client's stream, epoch after epoch, as fast as it is read."""
+"""Runs one client's stream, epoch after epoch, as fast as it is read: in a forked child, where one may be forked."""
 
 from __future__ import annotations
 
+import math
 import os
 import socket
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import numpy as np
@@ -15,8 +16,8 @@ from swift_loader.net.frames import BATCH, BEGIN, END, FAILURE, TALK, write_head
 from swift_loader.net.link import Link, LinkLost
 from swift_loader.net.receiver import Receiver
 
-#: The one who reads is the server's own process, which ends this one when it goes.
-_PATIENT_S = 3600.0
+#: The one who reads is the server's own process, which ends this one when it goes; its client may rest for days.
+_PATIENT_S = math.inf
 
 
 class Unsayable(Exception):
@@ -24,12 +25,17 @@ class Unsayable(Exception):
 
 
 class Producer:
-    """Runs a stream for whoever is at the other end of a socket."""
+    """Runs a stream for whoever is at the other end of a socket.
 
-    def __init__(self, stream: Any, end: socket.socket, first: int) -> None:
+    Args:
+        stream: What to run.
+        end: This end of it.
+        tell: Called once, with why the first batch cannot be sent, or nothing.
+    """
+
+    def __init__(self, stream: Any, end: socket.socket, tell: Callable[[str], None]) -> None:
         self._stream = stream
-        self._first = first
-        """Where to say whether the first batch can be sent; closed once that was said, or -1."""
+        self._tell: Callable[[str], None] | None = tell
         self._link = Link(end, "the server")
         self._receiver = Receiver(self._link, TALK)
         self._wanted = 0
@@ -67,16 +73,14 @@ class Producer:
 
     def _failed(self, epoch: int, step: int, error: Exception) -> None:
         report = FailureReport.of(error, "encode" if isinstance(error, Unsayable) else "stream")
-        if isinstance(error, Unsayable) and self._first >= 0:
-            os.write(self._first, report.text.encode()[:4096])
-        self._say_of_the_first()
+        self._say_of_the_first(report.text if isinstance(error, Unsayable) else "")
         name = report.type_name[:4096]
         self._say(FAILURE, schema.Failure(epoch, step, report.stage, name, report.text, report.traceback))
 
-    def _say_of_the_first(self) -> None:
-        if self._first >= 0:
-            os.close(self._first)
-            self._first = -1
+    def _say_of_the_first(self, text: str) -> None:
+        if self._tell is not None:
+            tell, self._tell = self._tell, None
+            tell(text)
 
     def _is_left(self, epoch: int) -> bool:
         while (frame := self._receiver.read()) is not None:
@@ -88,7 +92,7 @@ class Producer:
         made = [_array_of(value, self._source(at), epoch, step) for at, value in enumerate(_parts_of(data))]
         told = [described for _, described in made]
         meta = schema.write(schema.Batch(epoch, step, [(one.dtype, list(one.shape), one.is_fortran) for one in told]))
-        self._say_of_the_first()
+        self._say_of_the_first("")
         placed = arrays.places(told)
         parts: list[bytes | memoryview] = [write_head(BATCH, len(meta), 0, arrays.total_nbytes(placed)) + meta]
         end = 0
@@ -138,5 +142,11 @@ def _bytes_of(array: np.ndarray[Any, Any], order: str) -> memoryview:
 
 
 def produce(stream: Any, end: socket.socket, first: int) -> None:
-    """The whole life of a child that runs a stream."""
-    Producer(stream, end, first).run()
+    """The whole life of a child that runs a stream. ``first``: where to say of the first batch, closed then; or -1."""
+
+    def tell(text: str) -> None:
+        if first >= 0:
+            os.write(first, text.encode()[:4096])
+            os.close(first)
+
+    Producer(stream, end, tell).run()

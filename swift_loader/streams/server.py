@@ -17,13 +17,15 @@ import select
 import socket
 from typing import Any
 
-from swift_loader.engines.forking import Child, forked, refuse_to_fork
+from swift_loader.engines.forking import Child, forked, harm_of_forking
 from swift_loader.engines.interpreter import status_of
 from swift_loader.errors import ConfigError, DataError, PeerError
+from swift_loader.host.warn import warn_user
 from swift_loader.net.address import DEFAULT_PORT, Address
 from swift_loader.net.doorman import listening
 from swift_loader.net.keys import Keys
 from swift_loader.settings.checks import whole
+from swift_loader.streams.alone import Alone
 from swift_loader.streams.door import OVER, PRODUCER, TAKEN, be_the_door
 from swift_loader.streams.producer import produce
 from swift_loader.worker import guard
@@ -52,7 +54,7 @@ def start_server(
             these keys may connect, and all is encrypted. Without, only processes of this user on this machine may.
 
     Raises:
-        ConfigError: if it cannot listen there, may not without a key, or this process must not be forked.
+        ConfigError: if it cannot listen there, or may not without a key.
         DataError: if what the stream gives first cannot be sent.
 
     Example:
@@ -60,13 +62,18 @@ def start_server(
     """
     if not callable(getattr(data_stream, "get_epoch_iterator", None)):
         raise ConfigError(f"a stream has get_epoch_iterator(), and a {type(data_stream).__name__} has none")
-    refuse_to_fork("start_server")
     hwm = whole("hwm", hwm, least=1)
     address = Address(host, whole("port", port, least=0))
     keys = None if key is None else Keys(key)  # type: ignore[arg-type] # of texts or paths
     guard.have_standard_streams()
+    harm = harm_of_forking()
     with contextlib.closing(listening(address, has_key=keys is not None)) as door:
-        server = _Server(data_stream, door, hwm, keys)
+        if harm is not None:
+            warn_user(
+                f"this server runs its stream in its own process, for one client at a time, since it must not fork: "
+                f"{harm}. To serve several, start it in a process of its own, before threads and the use of a GPU"
+            )
+        server = _Server(data_stream, door, hwm, keys) if harm is None else Alone(data_stream, door, hwm, keys)
         try:
             _log.info("server started: tcp://%s:%s", *door.getsockname()[:2])
             server.run()

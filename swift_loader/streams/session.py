@@ -85,7 +85,8 @@ class Session:
         self._bell = Bell()
         self._is_over = False
         self._said_s = 0.0
-        threading.Thread(target=self._run, name=f"swift-session-{number}", daemon=True).start()
+        self._thread = threading.Thread(target=self._run, name=f"swift-session-{number}", daemon=True)
+        self._thread.start()
 
     def attach(self, guest: Guest) -> None:
         """Hands it a connection of its client; takes the place of the one that it may still have."""
@@ -96,6 +97,10 @@ class Session:
         """Its client is not waited for any longer."""
         self._is_over = True
         self._bell.ring()
+
+    def wait(self, timeout_s: float) -> None:
+        """Until it has ended."""
+        self._thread.join(timeout_s)
 
     def _run(self) -> None:
         try:

@@ -10,7 +10,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -216,6 +216,47 @@ def test_nothing_is_left_of_a_server_that_is_killed_or_of_a_client_that_has_gone
         server.send_signal(signal.SIGKILL)
         server.wait(10)
         assert wait_until(lambda: not any(Path(f"/proc/{pid}").exists() for pid in children))
+
+
+def test_beside_another_thread_a_stream_is_run_in_the_servers_process_for_one_client_at_a_time():
+    port = free_port()
+    server = start("beside_a_thread", port)
+    try:
+        one, other = (ServerDataStream(SOURCES, port=port) for _ in range(2))
+        assert epoch_of(one) == here(1)[0]
+        batches = one.get_epoch_iterator()
+        next(batches)
+        assert not family_of(server.pid)
+        with pytest.raises(PeerLost, match="this server has one client, and takes no more"):
+            epoch_of(other)
+        assert [[part.tolist() for part in batch] for batch in batches] == here(2)[1][1:]
+        one.close()
+        again, found = ServerDataStream(SOURCES, port=port), []
+        assert wait_until(lambda: not refused(lambda: found.append(epoch_of(again))))
+        assert found[0] in here(100)[2:]
+        server.send_signal(signal.SIGINT)
+        complaint = server.communicate(timeout=20)[1]
+        assert "for one client at a time, since it must not fork: other threads run (another)" in complaint
+        assert "KeyboardInterrupt" in complaint
+        again.close()
+    finally:
+        server.kill()
+        server.communicate(timeout=10)
+
+
+def refused(asked: Callable[[], None]) -> bool:
+    try:
+        asked()
+    except PeerLost:
+        return True
+    return False
+
+
+def test_beside_another_thread_what_cannot_be_sent_is_an_error_at_the_servers_start():
+    server = start("ragged_beside_a_thread", free_port())
+    complaint = server.communicate(timeout=30)[1]
+    assert server.returncode == 1
+    assert "DataError: source 'f' of batch 0 of epoch 0 is a list that makes no array" in complaint
 
 
 def test_a_server_that_listens_to_others_needs_a_key():
