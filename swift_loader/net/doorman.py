@@ -24,7 +24,7 @@ from swift_loader.net.frames import HELLO, REFUSED, STRANGER
 from swift_loader.net.keys import Keys
 from swift_loader.net.link import Link, LinkLost
 from swift_loader.net.neighbours import is_trusted
-from swift_loader.net.receiver import Receiver
+from swift_loader.net.receiver import SMALL_BUFFER_NBYTES, Receiver
 
 MOST_STRANGERS, _MOST_OF_ONE_HOST = 256, 64
 PATIENCE_S = 5.0
@@ -179,7 +179,7 @@ class Doorman:
             stranger.is_shaken = True
         if stranger.link is None or stranger.receiver is None:
             stranger.link = Link(stranger.connected, stranger.host)
-            stranger.receiver = Receiver(stranger.link, STRANGER)
+            stranger.receiver = Receiver(stranger.link, STRANGER, buffer_nbytes=SMALL_BUFFER_NBYTES)
         frame = stranger.receiver.read()
         if frame is None:
             return None

@@ -12,6 +12,8 @@ from swift_loader.net.frames import HEAD, Head, Limits, read_head
 from swift_loader.net.link import SILENCE_S, Link, LinkLost
 
 _BUFFER_NBYTES = 64 * 1024
+SMALL_BUFFER_NBYTES = 4096
+"""For who is sent a few words now and then: a server has a buffer for each who comes, strangers too."""
 #: What is shorter than this is copied out of the buffer rather than asked for by itself.
 _SHORT_NBYTES = 16 * 1024
 
@@ -41,13 +43,14 @@ class Receiver:
         link: The connection.
         limits: How long a frame's parts may be; may be widened once it is known who is there.
         place: Where bulks are to lie.
+        buffer_nbytes: So much of what is small is read at once.
     """
 
-    def __init__(self, link: Link, limits: Limits, place: Place = fresh) -> None:
+    def __init__(self, link: Link, limits: Limits, place: Place = fresh, buffer_nbytes: int = _BUFFER_NBYTES) -> None:
         self.limits = limits
         self._link = link
         self._place = place
-        self._buffer = memoryview(bytearray(_BUFFER_NBYTES))
+        self._buffer = memoryview(bytearray(buffer_nbytes))
         self._begin = self._end = 0
         self._head: Head | None = None
         self._meta: memoryview | None = None

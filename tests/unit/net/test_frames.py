@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import math
 import os
 import pickle
 import random
 import socket
 import struct
+import threading
 
 import numpy as np
 import pytest
@@ -15,9 +17,10 @@ from hypothesis import strategies as st
 
 from swift_loader import ProtocolError
 from swift_loader.net import arrays, schema
+from swift_loader.net import link as link_module
 from swift_loader.net.frames import BATCH, BEAT, HEAD, HELLO, MAGIC, STRANGER, Limits, read_head, write_head
-from swift_loader.net.link import Link
-from swift_loader.net.receiver import Receiver
+from swift_loader.net.link import Link, LinkLost
+from swift_loader.net.receiver import SMALL_BUFFER_NBYTES, Receiver
 
 WIDE = Limits(1 << 20, 1 << 30)
 DTYPES = ("<f4", "|b1", "|u1", ">i8", "<c16", "<U3", "|S5", "<M8[ns]", "<f2")
@@ -113,7 +116,8 @@ def test_a_hello_of_a_later_version_is_understood():
 def fed(data: bytes, limits: Limits, chance: random.Random) -> list:
     """What a receiver makes of these bytes, as they come in pieces."""
     ours, theirs = socket.socketpair()
-    receiver, frames = Receiver(Link(ours, "a test"), limits), []
+    receiver = Receiver(Link(ours, "a test"), limits, buffer_nbytes=chance.choice((SMALL_BUFFER_NBYTES, 1 << 16)))
+    frames = []
     with ours, theirs:
         at = 0
         while at < len(data):
@@ -149,6 +153,20 @@ def test_a_batch_of_made_up_arrays_is_read_or_refused():
             arrays.taken(schema.described(schema.read(schema.Batch, bytes(meta))), memoryview(bytes(48)))
         except ProtocolError:
             continue
+
+
+def test_who_sends_waits_for_ever_where_that_is_asked(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(link_module, "_LONGEST_WAIT_S", 0.01)
+    ours, theirs = socket.socketpair()
+    with ours, theirs:
+        link, sent = Link(ours, "a test"), bytes(4 << 20)
+        with pytest.raises(LinkLost, match=r"taken nothing for 0\.02 s"):
+            link.send([sent], 0.02)
+        reader = threading.Timer(0.1, lambda: [theirs.recv(1 << 20) for _ in range(400)])
+        reader.start()
+        link.send([sent], math.inf)
+        ours.close()
+        reader.join(10)
 
 
 def test_heads_are_as_long_as_they_are_told_to_be():
