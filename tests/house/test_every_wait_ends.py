@@ -64,6 +64,8 @@ ENDS = {
     ("net/neighbours.py", "recv"): "its socket has a timeout",
     ("streams/door.py", "recv_fds"): "never waits: MSG_DONTWAIT",
     ("streams/server.py", "recv"): "never waits: MSG_DONTWAIT",
+    ("streams/alone.py", "recv"): "never waits: MSG_DONTWAIT",
+    ("streams/alone.py", "send_fds"): "a few bytes, to a thread of ours that reads each second",
     ("streams/server.py", "send_fds"): "a few bytes, to a process of ours that reads each second",
     ("net/greeting.py", "sleep"): "at most 1 s, between two tries to connect",
     ("stores/starting.py", "waitpid"): "for an interpreter that forks and ends in its first moments",
