@@ -24,6 +24,7 @@ from swift_loader.orders.tickets import Failed, Full
 from swift_loader.serving.larder import Answer, Ask, Patron
 from swift_loader.serving.lending import Lending
 from swift_loader.serving.saying import Parts, batch_frame, failure_frame, unsayable
+from swift_loader.serving.voice import Voice
 from swift_loader.serving.workshop import Workshop, Workshops
 from swift_loader.worker.porter import ORDER
 
@@ -68,8 +69,7 @@ class Desk:
         self._may_stay = may_stay
         self._patron = Patron()
         self._lending = Lending(guest)
-        self._sending = threading.Lock()
-        self._said_s = 0.0
+        self._voice = Voice(guest.link, _PATIENCE_S)
         self._over = threading.Event()
         self._sender = threading.Thread(target=self._give, name="swift-sender", daemon=True)
         self._reader = threading.Thread(target=self._serve, name="swift-reader", daemon=True)
@@ -89,13 +89,13 @@ class Desk:
     def _serve(self) -> None:
         """The reader's thread, until the connection ends."""
         try:
-            self._send([write_head(WELCOME, len(self._welcome)) + self._welcome])
+            self._voice.say([write_head(WELCOME, len(self._welcome)) + self._welcome])
             while not self._over.is_set():
                 self._link.wait(select.POLLIN, BEAT_S / 2)
                 while (frame := self._receiver.read()) is not None:
                     self._handle(frame)
                 self._look()
-                self._beat()
+                self._voice.beat()
         except (LinkLost, ProtocolError):
             pass
         except Exception as error:  # noqa: BLE001 - a workshop that cannot be opened: the client is told why
@@ -122,7 +122,7 @@ class Desk:
                 self._workshop.cancel(self._patron, {seq for seq, _, _ in ORDER.iter_unpack(_whole(frame))})
         elif frame.kind == COPIED:
             self._lending.copied(frame.seq)
-            self._send([write_head(WHOLE, 0, frame.seq)])
+            self._voice.say([write_head(WHOLE, 0, frame.seq)])
         elif frame.kind == BYE:
             self._over.set()
         elif frame.kind != BEAT:
@@ -147,22 +147,6 @@ class Desk:
         if not self._may_stay():
             raise LinkLost("its key was taken away")
 
-    def _beat(self) -> None:
-        """Says that there is somebody, unless more than that is being said."""
-        if time.monotonic() - self._said_s < BEAT_S or not self._sending.acquire(blocking=False):
-            return
-        try:
-            if self._link.wait(select.POLLOUT, 0.0):
-                self._link.say(BEAT)
-                self._said_s = time.monotonic()
-        finally:
-            self._sending.release()
-
-    def _send(self, parts: Parts) -> None:
-        with self._sending:
-            self._link.send(parts, _PATIENCE_S)
-            self._said_s = time.monotonic()
-
     # ---- batches
 
     def _give(self) -> None:
@@ -172,7 +156,7 @@ class Desk:
             while not self._over.is_set():
                 answer = self._workshop.answer(self._patron, _LOOK_S)
                 if answer is not None and not self._is_lent(answer):
-                    self._send(_frame_of(answer))
+                    self._voice.say(_frame_of(answer))
                 del answer  # else its slot would be held until the next one comes
         except LinkLost:
             pass
@@ -192,10 +176,7 @@ class Desk:
         try:
             said, objects = batch_frame(delivery, ask.seq, time.perf_counter_ns() - ask.asked_ns, is_lent=True)
             self._lending.lend(ask.seq, delivery, _PATIENCE_S)
-            with self._sending:
-                self._link.send_with_file(bytes(said), fd, _PATIENCE_S)
-                self._link.send([objects], _PATIENCE_S)
-                self._said_s = time.monotonic()
+            self._voice.say([said, objects], fd)
         except Unsayable:
             return False
         finally:
@@ -207,7 +188,7 @@ class Desk:
         said = schema.Failure(0, 0, report.stage, report.type_name, report.text, report.traceback, None, leaves=True)
         meta = schema.write(said)
         with contextlib.suppress(LinkLost):
-            self._send([write_head(LEAVING, len(meta)) + meta])
+            self._voice.say([write_head(LEAVING, len(meta)) + meta])
 
 
 def _frame_of(answer: Answer) -> Parts:
