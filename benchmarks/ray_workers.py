@@ -14,7 +14,8 @@ rounds; the median of each.
 
 Leaves out: the start of the cluster. All share two cores: between machines there are more of them, and a network.
 
-Command: `python -m benchmarks.ray_workers PART`. Needs `ray[data,train]`. The last table is `results/ray_workers.txt`.
+Command: `python -m benchmarks.ray_workers PART`; `local` takes the cases behind it. Needs `ray[data,train]`. The last
+table is `results/ray_workers.txt`.
 """
 
 from __future__ import annotations
@@ -206,8 +207,8 @@ def row(case: str, count: int, sides: tuple[str, str], rounds: int = ROUNDS, wha
 def main() -> None:
     part = sys.argv[1]
     if part == "local":
-        row("uint8", 150, ("local", "ray"))
-        row("float32", 150, ("local", "ray"))
+        for case in sys.argv[2:] or ("uint8", "float32"):
+            row(case, 150, ("local", "ray"))
     elif part == "decoding":
         short = row("uint8", 150, ("data", "ray"), rounds=1)
         long = row("uint8", 600, ("data", "ray"), rounds=1)

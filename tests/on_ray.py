@@ -11,6 +11,7 @@ import subprocess
 import sys
 import tempfile
 import time
+import urllib.request
 import warnings
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -71,13 +72,13 @@ def run(case: str, limit_s: float = 200.0) -> str:
 
 
 @contextlib.contextmanager
-def cluster(cpus: int = 2) -> Iterator[None]:
+def cluster(cpus: int = 2, **settings: Any) -> Iterator[Any]:
     import ray
 
     where = {"_node_ip_address": "127.0.0.1", "_temp_dir": os.environ["SWIFT_RAY_FOLDER"]}
-    ray.init(num_cpus=cpus, include_dashboard=False, object_store_memory=100 << 20, log_to_driver=False, **where)
+    settings = {"include_dashboard": False, "log_to_driver": False, **where, **settings}
     try:
-        yield
+        yield ray.init(num_cpus=cpus, object_store_memory=100 << 20, **settings)
     finally:
         ray.shutdown()
 
@@ -179,6 +180,11 @@ def mixed() -> None:
     watched(1, RayEngine(workers=2, workers_per_actor=2), 0.03)
 
 
+def slow_step() -> None:
+    """For longer than Ray waits for a lost head."""
+    watched(1, RayEngine(workers=2, workers_per_actor=2), 0.33)
+
+
 def far_alone() -> None:
     watched(0, RayEngine(workers=2, workers_per_actor=2), 0.0)
 
@@ -206,6 +212,59 @@ def short() -> None:
             stream(served_loaders.Rows, 0, asked)
         except WorkerStartFailed as error:
             print(error)
+
+
+class Shipped(served_loaders.Rows):
+    """Tells what it has found where it is built, and not where the trainer is."""
+
+    def __init__(self) -> None:
+        import beside  # there is none here
+
+        super().__init__()
+        print("built with", os.environ["SHIPPED"], beside.WORD, Path("shipped.txt").read_text(), flush=True)
+
+
+def counted() -> None:
+    """What Ray's own metrics, logs and state tell; on a cluster whose actors have an environment of their own."""
+    import ray
+    from ray.util import state
+
+    folder = Path(os.environ["SWIFT_RAY_FOLDER"])
+    (folder / "work").mkdir()
+    (folder / "work" / "shipped.txt").write_text("a file")
+    (folder / "beside").mkdir()
+    (folder / "beside" / "__init__.py").write_text("WORD = 'a module'")
+    job = {"working_dir": str(folder / "work"), "py_modules": [str(folder / "beside")]}
+    shown = {"log_to_driver": True, "include_dashboard": True, "_system_config": {"metrics_report_interval_ms": 500}}
+    with cluster(runtime_env=job, **shown):
+        try:
+            stream(Shipped, 0, RayEngine(workers=1, runtime_env={"working_dir": str(folder / "work")}))
+        except ConfigError as error:
+            print(error)
+        port = ray.nodes()[0]["MetricsExportPort"]
+        engine = RayEngine(workers=2, workers_per_actor=2, runtime_env={"env_vars": {"SHIPPED": "a variable"}})
+        with made(Shipped, 0, engine) as loader:
+            loader.start(0)
+            seen = sum(1 for _ in loader)
+
+            def told() -> dict[str, float]:
+                with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=10) as page:
+                    lines = [line for line in page.read().decode().splitlines() if 'actor="swift-c0g0"' in line]
+                return {line.split("{")[0]: float(line.split()[-1]) for line in lines}
+
+            until(lambda: told().get("ray_swift_batches_made_total", 0) >= seen, "as many batches as were taken")
+            print(sorted(told()))
+            assert told()["ray_swift_batch_bytes_total"] > 0
+            assert told()["ray_swift_batch_seconds_total"] > 0
+            print([(actor.name, actor.state) for actor in state.list_actors()])
+
+
+def submitted() -> None:
+    """An example as a job that is submitted to a cluster which runs."""
+    with cluster(cpus=3, include_dashboard=True) as there:
+        words = [sys.executable, str(ROOT / "examples/ray/submit.py"), f"http://{there.dashboard_url}"]
+        done = subprocess.run(words, check=False, capture_output=True, text=True, timeout=150)
+    print(done.stdout, done.stderr if done.returncode else "")
 
 
 def nowhere() -> None:

@@ -15,6 +15,7 @@ from swift_loader.engines.interpreter import interpreter, pidfd_of, status_of
 from swift_loader.engines.lifeline import Ends, ends, is_readable
 
 if TYPE_CHECKING:
+    from swift_loader.engines.figures import Figures, FiguresPage
     from swift_loader.engines.placed import Placed
 
 #: Named, since it stands in a room above: it runs in the process that is started here.
@@ -35,6 +36,9 @@ class Caretaker:
         self._ends: Ends | None = None
         self._pidfd = -1
         self._placed: Placed | None = None
+        self._page: FiguresPage | None = None
+        self._before: Figures | None = None
+        """What servers had done that are gone."""
 
     def begin(self) -> None:
         """Starts the process, and waits for nothing: what cannot be started is told by who is asked where it is."""
@@ -68,9 +72,18 @@ class Caretaker:
             self.end()
         return placed
 
+    def figures(self) -> Figures | None:
+        """What all its servers have done. Called by any thread."""
+        page, before = self._page, self._before
+        if page is None:
+            return before
+        now = page.read()
+        return now if before is None else now.after(before)
+
     def end(self) -> None:
         """Ends the server with all that it has started; may be called twice."""
         self._placed = None
+        self._before, self._page = self.figures(), None
         made, self._ends = self._ends, None
         if made is None:
             return
@@ -91,20 +104,23 @@ class Caretaker:
         return made
 
     def _greeted(self, spot: tuple[str, bool], placing: bytes, payload: bytes | memoryview) -> Placed:
-        from swift_loader.errors import WorkerStartFailed  # noqa: PLC0415 - see above
+        from swift_loader.engines.figures import FiguresPage  # noqa: PLC0415 - see above
+        from swift_loader.errors import WorkerStartFailed  # noqa: PLC0415
         from swift_loader.host.memfile import memory_file  # noqa: PLC0415
         from swift_loader.host.writing import write_all  # noqa: PLC0415
         from swift_loader.pool.failures import ending  # noqa: PLC0415
         from swift_loader.wire import messages  # noqa: PLC0415
 
         made = self._ends or self._start()
-        payload_fd = memory_file("swift-payload")
+        page, payload_fd = FiguresPage.create(), memory_file("swift-payload")
         try:
             write_all(payload_fd, payload)
-            made.ours.send(messages.write_pickled(messages.HELLO, spot))
+            made.ours.send(messages.write_pickled(messages.HELLO, spot), [page.fd])
             made.ours.send(placing, [payload_fd])
         finally:
             os.close(payload_fd)
+            page.close()
+        self._page = page
         poll = select.poll()
         poll.register(made.ours.fileno(), select.POLLIN)
         poll.register(self._pidfd, select.POLLIN)

@@ -71,7 +71,9 @@ class RayWorkers:
     sends_payload = True
 
     def __init__(self, recipe: Recipe, asked: RayEngine) -> None:
-        ray.connect(asked.address)
+        environment = None if asked.runtime_env is None else dict(asked.runtime_env)
+        self._environment = None if ray.connect(asked.address, environment) else environment
+        """What its actors have beside the job's."""
         self.widths = _widths(asked, recipe.config.consumer_count)
         self.names = [f"swift-c{recipe.consumer}g{number}" for number in range(len(self.widths))]
         self._asked = asked
@@ -130,8 +132,8 @@ class RayWorkers:
             "num_cpus": width, "resources": dict(asked.resources or {}), "scheduling_strategy": asked.strategy(number),
             "max_restarts": -1, "max_task_retries": -1,
         }  # fmt: skip
-        if asked.runtime_env is not None:
-            options["runtime_env"] = dict(asked.runtime_env)
+        if self._environment is not None:
+            options["runtime_env"] = self._environment
         return _Place(ray.Actor(self.names[number], options), width, time.monotonic())
 
     def _addresses_of(self, place: _Place) -> tuple[str, ...] | None:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import threading
+import time
 from typing import TYPE_CHECKING, Any
 
 from swift_loader.engines.caretaker import Caretaker
@@ -28,6 +29,13 @@ Refused = RayError
 """Whatever Ray says where it cannot do what it is asked."""
 #: Of an actor's name, where a loader of this job has it already.
 _TRIES = 100
+_TELL_S = 2.0
+#: What is counted: its name, what it is, and how many of ours make one of it.
+_COUNTERS = (
+    ("batches_made", "batches that workers on the cluster have made", 1),
+    ("batch_seconds", "what workers took to make them, added up", 1_000_000_000),
+    ("batch_bytes", "how large they were", 1),
+)
 
 
 class _Group:
@@ -40,13 +48,38 @@ class _Group:
     def __init__(self) -> None:
         context = ray.get_runtime_context()
         self._keeps_folder = bool(context.runtime_env.get("working_dir"))
-        self._caretaker = Caretaker(context.get_actor_name())
+        self._name = context.get_actor_name()
+        self._teller: threading.Thread | None = None
+        self._caretaker = Caretaker(self._name)
         self._caretaker.begin()
 
     def placed(self, placing: bytes, hash_seed: str | None, payload: Any) -> Placed:
         """See `Caretaker`."""
         spot = ray.util.get_node_ip_address(), self._keeps_folder
-        return self._caretaker.placed(spot, placing, hash_seed, payload)
+        placed = self._caretaker.placed(spot, placing, hash_seed, payload)
+        if self._teller is None:
+            self._teller = threading.Thread(target=self._tell, name="swift-figures", daemon=True)
+            self._teller.start()
+        return placed
+
+    def _tell(self) -> None:
+        """What is done here, in Ray's own metrics."""
+        from ray.util.metrics import Counter, Gauge  # noqa: PLC0415 - once there is something to count
+
+        counters = [(Counter(f"swift_{name}", told, ("actor",)), unit) for name, told, unit in _COUNTERS]
+        waiting = Gauge("swift_batches_waiting", "batches that a training process has asked for", ("actor",))
+        tags = {"actor": self._name}
+        before: tuple[int, ...] = ()
+        while True:
+            time.sleep(_TELL_S)
+            now = self._caretaker.figures()
+            if now is None:
+                continue
+            for (counter, unit), then, number in zip(counters, before or (0, 0, 0), now[:-1], strict=True):
+                if number > then:
+                    counter.inc((number - then) / unit, tags)
+            before = now[:-1]
+            waiting.set(now.waiting, tags)
 
 
 class Actor:
@@ -55,6 +88,9 @@ class Actor:
     Args:
         name: What it is to be called; another number is put behind it where there is one of that name.
         options: As Ray has them.
+
+    Raises:
+        ConfigError: if it takes none of these.
     """
 
     def __init__(self, name: str, options: dict[str, Any]) -> None:
@@ -63,7 +99,14 @@ class Actor:
         for attempt in range(1, _TRIES):
             self.name = name if attempt == 1 else f"{name}-{attempt}"
             try:
-                self._handle = kind.options(name=self.name, **options).remote()
+                named = kind.options(name=self.name, **options)
+            except (TypeError, ValueError) as error:
+                raise ConfigError(
+                    f"Ray makes no actor as RayEngine has it: {first_lines(error)}. Folders are shipped with a job, "
+                    "and not for an actor: ray.init(runtime_env=...), before the loader is started"
+                ) from error
+            try:
+                self._handle = named.remote()
             except (ActorAlreadyExistsError, ValueError):  # another loader of this job has it
                 if attempt == _TRIES - 1:
                     raise
@@ -116,24 +159,26 @@ _is_ours = False
 """This process was connected by us."""
 
 
-def connect(address: str | None) -> None:
-    """This process is one of the cluster's from now on, if it is not yet.
+def connect(address: str | None, runtime_env: dict[str, Any] | None) -> bool:
+    """This process is one of the cluster's from now on, if it is not yet; whether its job has this environment.
 
     Raises:
         ConfigError: if there is no cluster.
     """
     global _users, _is_ours  # noqa: PLW0603 - Ray has one connection for each process
+    has_environment = False
     with _lock:
         if not ray.is_initialized():
             try:
-                ray.init(address=address or "auto", logging_level="warning")
+                ray.init(address=address or "auto", runtime_env=runtime_env, logging_level="warning")
             except (ConnectionError, RayError, ValueError) as error:
                 raise ConfigError(
                     f"there is no Ray cluster at {address or 'this host'}: {first_lines(error)}. Start one (ray start "
                     "--head), call ray.init() before the loader is started, or name one: RayEngine(address=...)"
                 ) from error
-            _is_ours = True
+            _is_ours = has_environment = True
         _users += 1
+    return has_environment
 
 
 def disconnect() -> None:

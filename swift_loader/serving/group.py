@@ -24,12 +24,12 @@ from typing import TYPE_CHECKING
 
 from swift_loader.batch.codec import encode
 from swift_loader.engines.choose import sites_for
+from swift_loader.engines.figures import Figures, FiguresPage
 from swift_loader.engines.placed import Placed, Placing, Surroundings
 from swift_loader.errors import ConfigError, FailureReport, LoaderClosed, ProtocolError
 from swift_loader.net import schema
 from swift_loader.net.doorman import Doorman, Guest
 from swift_loader.net.frames import (
-    BEAT,
     BYE,
     CANCEL,
     COPIED,
@@ -52,6 +52,7 @@ from swift_loader.pool.pool import Pool
 from swift_loader.pool.reuse import with_memory
 from swift_loader.pool.view import Nobody
 from swift_loader.serving.lending import Lending
+from swift_loader.serving.voice import Voice
 from swift_loader.travel.payload import unpack
 from swift_loader.wire import messages
 from swift_loader.wire.channel import SocketChannel
@@ -60,7 +61,7 @@ from swift_loader.worker.carried import key_file
 from swift_loader.worker.porter import ORDER
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
     from swift_loader.batch.layout import BatchSpec
     from swift_loader.net.receiver import Frame, Receiver
@@ -82,6 +83,7 @@ def main(channel_fd: int, _lifeline_fd: int) -> None:
         return
     try:
         group = _opened(messages.read_pickled(told[0]), told[1][0], *messages.read_pickled(spot[0]))
+        group.figures = FiguresPage(spot[1][0])
     except BaseException as error:  # noqa: BLE001 - whatever it is, the trainer is to hear of it
         report = FailureReport.of(error, "start workers on the cluster")
         channel.send(messages.write_pickled(messages.HELLO, Placed(report=report)))
@@ -120,6 +122,9 @@ class Group:
     def __init__(self, recipe: Recipe, placing: Placing, host: str) -> None:
         self._recipe, self._memory = with_memory(recipe)
         self._placing = placing
+        self.figures: FiguresPage | None = None
+        """Where it writes what it has done."""
+        self._batches = self._made_ns = self._nbytes = 0
         self._porter: _Porter | None = None
         self._asked: deque[tuple[_Porter, int, int]] = deque()
         """What the pool was asked for and has not given, in its order: by whom, its number there, and when."""
@@ -171,7 +176,7 @@ class Group:
     def _read(self, porter: _Porter) -> None:
         """The reader's thread of one connection."""
         try:
-            porter.send([write_head(WELCOME, len(self._welcome)) + self._welcome])
+            porter.welcome(self._welcome)
             while time.monotonic() - porter.link.heard_s < SILENCE_S:
                 porter.link.wait(select.POLLIN, BEAT_S / 2)
                 if not self._handle_all(porter):
@@ -204,7 +209,7 @@ class Group:
     def _beat(self) -> None:
         """The beats' thread: readers wait for orders, and the sender for batches."""
         while True:
-            time.sleep(BEAT_S)
+            time.sleep(BEAT_S / 2)
             porter = self._porter
             if porter is not None:
                 porter.beat()
@@ -218,11 +223,20 @@ class Group:
                 self._leave(error)
                 return
             porter, seq, came_ns = self._asked.popleft()
+            self._count(delivery)
             if isinstance(delivery, Failed):
                 porter.say(FAILED, messages.write_pickled(messages.FAILURE, Failure(seq, delivery.report)), seq)
             else:
                 porter.give(seq, delivery, came_ns, self._pool.descriptor)
             del delivery  # its slot is free as soon as nobody holds it
+
+    def _count(self, delivery: Full | Failed) -> None:
+        if isinstance(delivery, Full):
+            self._batches += 1
+            self._made_ns += delivery.parcel.cost.made_ns
+            self._nbytes += delivery.parcel.nbytes
+        if self.figures is not None:
+            self.figures.write(Figures(self._batches, self._made_ns, self._nbytes, len(self._asked)))
 
     def _leave(self, error: Exception) -> None:
         porter = self._porter
@@ -241,7 +255,7 @@ class _Porter:
         self.cancelled: set[int] = set()
         self._layouts: dict[BatchSpec, int] = {}
         self._lending = Lending(guest)
-        self._sending = threading.Lock()
+        self._voice = Voice(guest.link, _PATIENCE_S)
         self._is_cut = False
 
     def give(self, seq: int, delivery: Full, came_ns: int, descriptor: Callable[[Full], int | None]) -> None:
@@ -269,39 +283,30 @@ class _Porter:
             self._try_to_send([write_head(PARCEL, len(meta), seq, memory.nbytes) + meta, memory])
             return
         try:
-            self._lending.lend(seq, delivery, _PATIENCE_S)
-            with self._sending:
-                self.link.send_with_file(write_head(LENT, len(meta), seq) + meta, fd, _PATIENCE_S)
-        except (LinkLost, ValueError):
-            self.cut()
+            with self._cut_if_lost():
+                self._lending.lend(seq, delivery, _PATIENCE_S)
+                self._voice.say([write_head(LENT, len(meta), seq) + meta], fd)
         finally:
             os.close(fd)
 
     def copied(self, seq: int) -> None:
         """The trainer's porter has a batch that it was lent, and its slot was held until now. Raises `LinkLost`."""
         self._lending.copied(seq)
-        self.send([write_head(WHOLE, 0, seq)])
+        self._voice.say([write_head(WHOLE, 0, seq)])
 
     def say(self, kind: int, meta: bytes = b"", seq: int = 0) -> None:
         """Sends a frame without bulk, if anybody is there."""
         self._try_to_send([write_head(kind, len(meta), seq) + meta])
 
-    def send(self, parts: list[bytes | memoryview]) -> None:
-        """Sends a frame. Raises `LinkLost`."""
-        with self._sending:
-            self.link.send(parts, _PATIENCE_S)
+    def welcome(self, welcome: bytes) -> None:
+        """The first word. Raises `LinkLost`."""
+        self._voice.say([write_head(WELCOME, len(welcome)) + welcome])
 
     def beat(self) -> None:
-        """Says that there is somebody, unless more than that is being said."""
-        if self._is_cut or not self._sending.acquire(blocking=False):
-            return
-        try:
-            if self.link.wait(select.POLLOUT, 0.0):
-                self.link.say(BEAT)
-        except (LinkLost, ValueError):
-            self.cut()
-        finally:
-            self._sending.release()
+        """Says that there is somebody."""
+        if not self._is_cut:
+            with self._cut_if_lost():
+                self._voice.beat()
 
     def cut(self) -> None:
         """Ends the connection, also for a thread that waits for it."""
@@ -309,13 +314,17 @@ class _Porter:
         self.link.cut()
         self._lending.end()
 
-    def _try_to_send(self, parts: list[bytes | memoryview]) -> None:
-        if self._is_cut:
-            return
+    @contextlib.contextmanager
+    def _cut_if_lost(self) -> Iterator[None]:
         try:
-            self.send(parts)
-        except (LinkLost, ValueError):
+            yield
+        except (LinkLost, ValueError):  # a poll of what was closed meanwhile, too
             self.cut()
+
+    def _try_to_send(self, parts: list[bytes | memoryview]) -> None:
+        if not self._is_cut:
+            with self._cut_if_lost():
+                self._voice.say(parts)
 
     def _layout(self, spec: BatchSpec) -> tuple[int, bytes]:
         """Its number, and the layout itself where the other side does not know it."""

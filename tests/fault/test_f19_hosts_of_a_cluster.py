@@ -133,6 +133,14 @@ def test_f19_a_head_that_is_lost(hosts: Hosts, expected: str):
     assert result.longest_wait_s <= LONGEST_WAIT_S
 
 
+@pytest.mark.soak
+def test_f19_a_head_that_is_lost_for_longer_than_ray_waits_for_it(hosts: Hosts, expected: str):
+    hosts.environment["RAY_gcs_rpc_server_reconnect_timeout_s"] = "3600"  # of the trainer: else Ray ends it after 60 s
+    result = trained(hosts, "slow_step", 30, lambda: hosts.kill(0, HEAD))
+    assert result.digest == expected
+    assert result.longest_wait_s <= LONGEST_WAIT_S
+
+
 @pytest.mark.slow
 def test_f19_a_trainer_that_is_killed_leaves_nothing(hosts: Hosts):
     words = hosts.words(0, [sys.executable, "-W", "ignore", "-m", "tests.on_ray", "mixed"])

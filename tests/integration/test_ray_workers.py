@@ -45,6 +45,17 @@ def script(*words: str) -> str:
 
 
 @pytest.mark.slow
+def test_ray_tells_what_its_actors_do_and_gives_them_what_the_job_has_shipped():
+    pytest.importorskip("opentelemetry.exporter.prometheus", reason="a node's metrics page needs ray[default]")
+    told = on_ray.run("counted")
+    assert "Folders are shipped with a job, and not for an actor: ray.init(runtime_env=...)" in told
+    assert told.count("built with a variable a module a file") == 2  # each of both workers, in the trainer's output
+    names = ["batch_bytes_total", "batch_seconds_total", "batches_made_total", "batches_waiting"]
+    assert str([f"ray_swift_{name}" for name in names]) in told
+    assert "[('swift-c0g0', 'ALIVE')]" in told
+
+
+@pytest.mark.slow
 def test_the_demo_has_its_workers_on_a_cluster_of_its_own():
     told = script("-m", "swift_loader.cli.main", "demo", "--ray", "--epochs", "2")
     assert "test accuracy" in told
@@ -62,7 +73,15 @@ def test_an_example_trains_with_ray_train():
     assert re.search(r"loss [\d.]+ in epoch 3", script("examples/ray/train.py"))
 
 
-@pytest.mark.soak
+@pytest.mark.slow
+def test_an_example_is_submitted_as_a_job_to_a_cluster_that_runs():
+    pytest.importorskip("aiohttp_cors", reason="submitting jobs needs ray[default]")
+    told = on_ray.run("submitted")
+    assert told.count("2048 different pictures") == 2
+    assert "swift-c0g0" in told
+
+
+@pytest.mark.slow
 def test_an_example_goes_on_from_its_checkpoint_when_a_rank_has_died():
     told = script("examples/ray/train.py", "--fail-once")
     assert re.search(r"loss [\d.]+ in epoch 3", told)
