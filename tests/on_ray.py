@@ -225,7 +225,7 @@ class Shipped(served_loaders.Rows):
 
 
 def counted() -> None:
-    """What Ray's own metrics, logs and state tell; on a cluster whose actors have an environment of their own."""
+    """What Ray's own metrics, logs and state tell; what a job has shipped; and an example that is submitted."""
     import ray
     from ray.util import state
 
@@ -236,7 +236,7 @@ def counted() -> None:
     (folder / "beside" / "__init__.py").write_text("WORD = 'a module'")
     job = {"working_dir": str(folder / "work"), "py_modules": [str(folder / "beside")]}
     shown = {"log_to_driver": True, "include_dashboard": True, "_system_config": {"metrics_report_interval_ms": 500}}
-    with cluster(runtime_env=job, **shown):
+    with cluster(runtime_env=job, **shown) as there:
         try:
             stream(Shipped, 0, RayEngine(workers=1, runtime_env={"working_dir": str(folder / "work")}))
         except ConfigError as error:
@@ -257,14 +257,9 @@ def counted() -> None:
             assert told()["ray_swift_batch_bytes_total"] > 0
             assert told()["ray_swift_batch_seconds_total"] > 0
             print([(actor.name, actor.state) for actor in state.list_actors()])
-
-
-def submitted() -> None:
-    """An example as a job that is submitted to a cluster which runs."""
-    with cluster(cpus=3, include_dashboard=True) as there:
         words = [sys.executable, str(ROOT / "examples/ray/submit.py"), f"http://{there.dashboard_url}"]
         done = subprocess.run(words, check=False, capture_output=True, text=True, timeout=150)
-    print(done.stdout, done.stderr if done.returncode else "")
+        print(done.stdout, done.stderr if done.returncode else "")
 
 
 def nowhere() -> None:

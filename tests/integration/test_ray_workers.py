@@ -45,14 +45,15 @@ def script(*words: str) -> str:
 
 
 @pytest.mark.slow
-def test_ray_tells_what_its_actors_do_and_gives_them_what_the_job_has_shipped():
-    pytest.importorskip("opentelemetry.exporter.prometheus", reason="a node's metrics page needs ray[default]")
+def test_ray_tells_what_its_actors_do_gives_them_what_the_job_has_shipped_and_takes_an_example_as_a_job():
+    pytest.importorskip("opentelemetry.exporter.prometheus", reason="metrics pages, and submitting, need ray[default]")
     told = on_ray.run("counted")
     assert "Folders are shipped with a job, and not for an actor: ray.init(runtime_env=...)" in told
     assert told.count("built with a variable a module a file") == 2  # each of both workers, in the trainer's output
     names = ["batch_bytes_total", "batch_seconds_total", "batches_made_total", "batches_waiting"]
     assert str([f"ray_swift_{name}" for name in names]) in told
     assert "[('swift-c0g0', 'ALIVE')]" in told
+    assert told.count("2048 different pictures") == 2  # the job
 
 
 @pytest.mark.slow
@@ -71,14 +72,6 @@ def test_an_example_trains_without_ray_train():
 @pytest.mark.soak
 def test_an_example_trains_with_ray_train():
     assert re.search(r"loss [\d.]+ in epoch 3", script("examples/ray/train.py"))
-
-
-@pytest.mark.slow
-def test_an_example_is_submitted_as_a_job_to_a_cluster_that_runs():
-    pytest.importorskip("aiohttp_cors", reason="submitting jobs needs ray[default]")
-    told = on_ray.run("submitted")
-    assert told.count("2048 different pictures") == 2
-    assert "swift-c0g0" in told
 
 
 @pytest.mark.slow
