@@ -95,11 +95,15 @@ class Together:
 
     def _known_as(self, numbers: Sequence[int]) -> I64 | None:
         """Under which number each of these shards is known here; None if one is unlike the others."""
-        if len(self._held) + len(numbers) > _MOST_KNOWN:
+        shards = [self._shards[number] for number in numbers]
+        places = [self._known.get(number, -1) for number in numbers]
+        missing = sum(place < 0 or self._held[place] is not shard for place, shard in zip(places, shards, strict=True))
+        if not missing:
+            return np.array(places)
+        if len(self._held) + missing > _MOST_KNOWN:
             self._forget()
         known = []
-        for number in numbers:
-            shard = self._shards[number]
+        for number, shard in zip(numbers, shards, strict=True):
             place = self._known.get(number, -1)
             if place < 0 or self._held[place] is not shard:
                 if not self._learn(number, shard):

@@ -53,6 +53,17 @@ def test_whatever_is_right_is_read_at_once(folder: Path, believed_s: float, monk
     assert dataset._together.read_into(*dataset._reading.located(range(60)), empty(60))
 
 
+def test_shards_that_are_known_are_not_learned_again(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(together, "_MOST_KNOWN", 9)
+    dataset = ShardDataset(folder, FIELDS)
+    for _ in range(3):
+        dataset.read_into(range(60), empty(60))
+    held = dataset._together._held
+    assert [shard.name for shard in held] == [f"shard-{number:06d}.tar" for number in range(9)]
+    dataset.read_into([8, 30], empty(2))
+    assert dataset._together._held is held
+
+
 @pytest.mark.parametrize("field", ["small.npy", "large.npy"])
 @pytest.mark.parametrize("at", [3, 130], ids=["in the head", "in the array"])
 def test_damage_is_never_taken_for_right(folder: Path, field: str, at: int) -> None:
