@@ -136,7 +136,7 @@ def row_functions(structure: Node, columns: tuple[Column, ...], views: list[Any]
 def _maker(structure: Node, columns: tuple[Column, ...], *, with_tensors: bool) -> Callable[..., Any]:
     """What makes the functions of a structure for any memory.
 
-    Compiled once: that takes 0.3 ms, and without workers each batch has memory of its own. What depends on the memory
+    Compiled once: that takes 0.3 ms, and without workers each large batch has memory of its own. What depends on that
     are arguments, not globals: the interpreter remembers where globals lie, for one dict of them at a time.
     """
     source = _Source(columns, with_tensors=with_tensors)
