@@ -77,3 +77,8 @@ def stream(
 def digest(batch: Any) -> str:
     x, number = batch
     return hashlib.blake2b(x.numpy().tobytes() + number.numpy().tobytes(), digest_size=8).hexdigest()
+
+
+def as_bytes(samples: list[Any]) -> list[bytes]:
+    """A batch of samples that others wrote."""
+    return [bytes(one["data"] if "data" in one else one["bin"]) for one in samples]

@@ -102,7 +102,7 @@ class Kept:
             return
         if self._most is not None and self._nbytes + size > self._most:
             return
-        table = await of.table(shard)
+        table = None if of.is_bare(shard) else await of.table(shard)
         self._writing.add(name)
         self._nbytes += size
         try:
@@ -142,7 +142,7 @@ class Kept:
         is_whole = at == len(view) and wide_digest_of(found) == data[nbytes:].tobytes()
         return found if is_whole else None
 
-    def _written(self, name: str, data: Any, table: Table, begin: int) -> bool:
+    def _written(self, name: str, data: Any, table: Table | None, begin: int) -> bool:
         if not _is_right(data, table, begin):
             return False
         path = self._folder / f"{secrets.token_hex(8)}{_DRAFT}"
@@ -177,9 +177,9 @@ def _name(of: ShardSet, shard: int, begin: int, end: int) -> str:
     return f"{blake2b(repr(identity).encode(), digest_size=12).hexdigest()}-{begin}-{end}{_ENDING}"
 
 
-def _is_right(data: Any, table: Table, begin: int) -> bool:
-    """Whether all samples that lie in there are what the table says."""
-    if table.flags & UNCHECKED:
+def _is_right(data: Any, table: Table | None, begin: int) -> bool:
+    """Whether all samples that lie in there are what the table says, if there is one."""
+    if table is None or table.flags & UNCHECKED:
         return True
     end = begin + data.nbytes
     begins, ends = spans(table, np.arange(table.samples))

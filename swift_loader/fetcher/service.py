@@ -14,6 +14,7 @@ import numpy as np
 
 from swift_loader.errors import ConfigError, ShardError
 from swift_loader.fetcher.ahead import Ahead
+from swift_loader.fetcher.beside import TablesHere
 from swift_loader.fetcher.counts import Counts
 from swift_loader.fetcher.followers import Follower
 from swift_loader.fetcher.holdings import Holdings
@@ -168,10 +169,12 @@ class Service:
         number = int(words["set"])
         assert self._network is not None
         if number not in self._sets:
-            tables = self._network
-            if words.get("tables"):
+            tables: Network | TablesHere = self._network
+            if "tables_client" in words:
                 client = Client.from_options(words["tables_client"], message.fds.pop(1))
                 tables = Network(Place(*words["tables"]), client, self._counts)
+            elif "tables" in words:
+                tables = TablesHere(Place(*words["tables"]).path)
             self._sets[number] = ShardSet(number, message.data(), self._network, tables)
         return {}
 

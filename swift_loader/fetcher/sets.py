@@ -10,9 +10,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from swift_loader.errors import ShardError
+from swift_loader.fetcher.beside import TablesHere
 from swift_loader.fetcher.network import Network, changed
 from swift_loader.plan.runs import extents
 from swift_loader.shards.catalog import Catalog, Kind, Shard
+from swift_loader.shards.layouts import IN_PLACE, offsets_in
 from swift_loader.shards.spans import span
 from swift_loader.shards.table import Table
 from swift_loader.shards.tar import BLOCK
@@ -25,6 +27,8 @@ if TYPE_CHECKING:
 
 #: Tables that are remembered.
 _MOST_NBYTES = 256 << 20
+#: So many files' offsets are.
+_MOST_OFFSETS = 256
 
 
 class ShardSet:
@@ -37,7 +41,7 @@ class ShardSet:
         tables: Where the tables of shards are that have none themselves.
     """
 
-    def __init__(self, number: int, catalog: Any, network: Network, tables: Network) -> None:
+    def __init__(self, number: int, catalog: Any, network: Network, tables: Network | TablesHere) -> None:
         self.number = number
         self.catalog = Catalog.read(catalog)
         self.network, self._tables_at = network, tables
@@ -45,6 +49,8 @@ class ShardSet:
         self._tables: OrderedDict[int, tuple[Table, int]] = OrderedDict()
         self._tables_nbytes = 0
         self._coming: dict[int, asyncio.Task[Table]] = {}
+        self._offsets: dict[int, NDArray[np.int64]] = {}
+        """Of files of other libraries, which have no tables: where their samples begin."""
         rows = self.catalog.rows
         self.sample_nbytes = rows["object_nbytes"] / np.maximum(rows["count"], 1)
         """Of each shard, on average."""
@@ -102,9 +108,28 @@ class ShardSet:
 
     async def range_of(self, first: int, count: int) -> tuple[int, int, int]:
         """The shard that these samples are in, and where they begin and end there."""
-        shard = int(np.searchsorted(self.catalog.bounds, first, "right")) - 1
-        table = await self.table(shard)
-        return shard, *span(table, first - int(self.catalog.bounds[shard]), count)
+        shard = self.shard_of(first)
+        place = first - int(self.catalog.bounds[shard])
+        if self.is_bare(shard):
+            offsets = await self._offsets_of(shard)
+            return shard, int(offsets[place]), int(offsets[place + count])
+        return shard, *span(await self.table(shard), place, count)
+
+    def is_bare(self, shard: int) -> bool:
+        """Whether it is a file of another library, without a table: nothing in it can be checked."""
+        row = self.catalog.rows[shard]
+        return int(row["kind"]) in IN_PLACE and not int(row["table_nbytes"])
+
+    async def _offsets_of(self, shard: int) -> NDArray[np.int64]:
+        found = self._offsets.get(shard)
+        if found is None:
+            samples = int(self.catalog.rows[shard]["count"])
+            head = np.frombuffer(memoryview(await self.part(shard, 0, 4 * (samples + 2))), np.uint8)
+            found = offsets_in(head, samples, int(self.catalog.rows[shard]["object_nbytes"]))
+            while len(self._offsets) >= _MOST_OFFSETS:
+                del self._offsets[next(iter(self._offsets))]
+            self._offsets[shard] = found
+        return found
 
     def shard_of(self, first: int) -> int:
         """The shard of a sample."""

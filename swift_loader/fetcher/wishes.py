@@ -13,6 +13,7 @@ from swift_loader.fetcher.counts import Counts
 from swift_loader.fetcher.holdings import Holding, Holdings
 from swift_loader.fetcher.room import ALIGNMENT
 from swift_loader.fetcher.sets import ShardSet
+from swift_loader.stores.page import AT_ONCE
 
 
 class Wanted(NamedTuple):
@@ -23,6 +24,16 @@ class Wanted(NamedTuple):
     end: int
     sample: int
     """In the set; below 0 if that is not known."""
+
+
+class _Busy(NamedTuple):
+    nbytes: int = 0
+    stretches: int = 0
+
+    def has_room(self, more: _Busy, room_nbytes: int) -> bool:
+        """Whether more may be asked for: two that each have half of all there is would wait for each other."""
+        is_little = self.nbytes + more.nbytes <= room_nbytes // 2 and self.stretches + more.stretches <= AT_ONCE
+        return is_little or not self.stretches
 
 
 class Wishes:
@@ -37,7 +48,7 @@ class Wishes:
     def __init__(self, holdings: Holdings, ahead: Ahead, counts: Counts) -> None:
         self._holdings, self._ahead, self._counts = holdings, ahead, counts
         self._turns = asyncio.Condition()
-        self._busy_nbytes = 0
+        self._busy = _Busy()
         """What is asked for and not answered yet."""
         self._ranges_s = 0.0
         """How long it took of late until ranges that were asked for together were there."""
@@ -55,10 +66,10 @@ class Wishes:
         if nbytes + len(wanted) * ALIGNMENT > room_nbytes:
             text = f"a batch takes {nbytes / 1e6:,.1f} MB, and the fetcher's memory has {room_nbytes / 1e6:,.1f} MB: "
             raise NoRoom.of(f"{text}give it more (memory=), or take smaller batches", nbytes, room_nbytes)
+        mine = _Busy(nbytes, len(wanted))
         async with self._turns:
-            # Two that each have half of the room would wait for each other.
-            await self._turns.wait_for(lambda: not self._busy_nbytes or self._busy_nbytes + nbytes <= room_nbytes // 2)
-            self._busy_nbytes += nbytes
+            await self._turns.wait_for(lambda: self._busy.has_room(mine, room_nbytes))
+            self._busy = _Busy(self._busy.nbytes + nbytes, self._busy.stretches + len(wanted))
         try:
             await self._had(connection, of, wanted)
         finally:
@@ -66,7 +77,7 @@ class Wishes:
             self._counts.wait_s += waited_s
             if (follower := self._ahead.of(connection)) is not None:
                 follower.waited(connection, waited_s)
-            self._busy_nbytes -= nbytes
+            self._busy = _Busy(self._busy.nbytes - nbytes, self._busy.stretches - len(wanted))
             async with self._turns:
                 self._turns.notify_all()
 

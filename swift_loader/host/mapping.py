@@ -14,12 +14,13 @@ import mmap
 import os
 from collections.abc import Callable
 from time import monotonic
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
 import numpy as np
 
 if TYPE_CHECKING:
     import numpy.typing as npt
+    from _typeshed import ReadableBuffer as Buffer
 
     Bytes: TypeAlias = npt.NDArray[np.uint8]
 
@@ -74,6 +75,9 @@ class MappedFile:
     def is_there(self) -> bool:
         """Whether all of it may be touched; not always known of a large one."""
         return len(self._seen) < _FEW and 0 not in self.believed().tobytes()
+
+    def bring(self, begins: npt.NDArray[np.int64], ends: npt.NDArray[np.int64]) -> None:
+        """They will be copied soon: of a file of this machine there is nothing to be done for that."""
 
     def believed(self) -> npt.NDArray[np.bool_]:
         """Which extents were seen to be there, not long ago."""
@@ -145,3 +149,31 @@ def read_into(fd: int, target: Any, offset: int) -> None:
         if not count:
             raise OSError(errno.ENODATA, "the file is shorter than what it should hold")
         view, offset = view[count:], offset + count
+
+
+class HeldFile:
+    """The bytes of an object, all of which are here, to be read as a file is."""
+
+    def __init__(self, data: Buffer) -> None:
+        self.data: Bytes = np.frombuffer(memoryview(data), np.uint8)
+        self.nbytes = self.data.nbytes
+
+    def bring(self, begins: npt.NDArray[np.int64], ends: npt.NDArray[np.int64]) -> None:
+        """They are here."""
+
+    def copy(self, offset: int, target: Any) -> None:
+        """Fills ``target``."""
+        target[...] = self.data[offset : offset + target.nbytes]
+
+
+class AnyFile(Protocol):
+    """What is read as a file is: mapped, held, or elsewhere."""
+
+    nbytes: int
+    data: Bytes
+
+    def bring(self, begins: npt.NDArray[np.int64], ends: npt.NDArray[np.int64]) -> None:
+        """They will be copied soon."""
+
+    def copy(self, offset: int, target: Any) -> None:
+        """Fills ``target``, an array of bytes that lies in one piece."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 from swift_loader.errors import ConfigError, ShardError
-from swift_loader.host.mapping import MappedFile
+from swift_loader.host.mapping import HeldFile, MappedFile
 from swift_loader.host.xxhash import digest_of
 from swift_loader.shards.catalog import Kind, Shard
 from swift_loader.shards.folder import Folder
@@ -87,6 +87,9 @@ class Beside(NamedTuple):
     def _table(self, one: Asked) -> Table:
         if self.layout is None and one.name.endswith(".tar"):
             return foreign_table(memoryview(self.shards.whole(one.name)))
+        if isinstance(self.layout, Layout) and not isinstance(self.shards, Folder):
+            held = HeldFile(self.shards.whole(one.name))
+            return self.layout.checked_table(held, one.samples, one.first)
         if not isinstance(self.shards, Folder):
             raise ConfigError(
                 f"{self.shards.where}/{one.name} has no table, and is not gone through from here: index it"

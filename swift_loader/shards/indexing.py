@@ -99,7 +99,7 @@ def _shards_of(
     given = asked if isinstance(asked, RawRows) else None
     url = os.fspath(asked.files if isinstance(asked, RawRows) else asked)
     if place_of(url).scheme != "file":
-        return _in_a_bucket(url, index_to, client)
+        return _in_a_bucket(url, index_to, client, checksums=checksums)
     folder, names = matched(url) if given is not None or is_pattern(url) else (url, None)
     shards = Folder(place_of(folder).path)
     tables = shards if index_to is None else store_at(index_to, make=True, client=client)
@@ -108,28 +108,38 @@ def _shards_of(
     listed = [found.name for found in shards.listed()]
     if tars := [name for name in listed if name.endswith(".tar")]:
         return Beside(shards, tables), list(map(Asked, tars))
-    if (found := recognised(shards)) is not None:
-        if not checksums:
-            raise ConfigError(f"ShardDataset({url!r}) reads this as it is; checksums=True makes checksums for it")
-        layout, there = found
-        rows = zip(there.rows["count"].tolist(), there.bounds.tolist(), strict=False)
-        return Beside(shards, tables, layout), [Asked(there.name(at), *row) for at, row in enumerate(rows)]
+    if (found := _of_others(url, shards, tables, checksums=checksums)) is not None:
+        return found
     for name in listed:
         refuse_packed(name)
     raise ConfigError(f"{url} has no tar files in it, nor an {INDEX} of MosaicML's or LitData's")
 
 
+def _of_others(url: str, shards: Any, tables: Any, *, checksums: bool) -> tuple[Beside, list[Asked]] | None:
+    """A set that MosaicML's streaming or LitData wrote, if it is one."""
+    found = recognised(shards)
+    if found is None:
+        return None
+    if not checksums:
+        raise ConfigError(f"ShardDataset({url!r}) reads this as it is; checksums=True makes checksums for it")
+    layout, there = found
+    rows = zip(there.rows["count"].tolist(), there.bounds.tolist(), strict=False)
+    return Beside(shards, tables, layout), [Asked(there.name(at), *row) for at, row in enumerate(rows)]
+
+
 def _in_a_bucket(
-    url: str, index_to: str | os.PathLike[str] | None, client: Client | None
+    url: str, index_to: str | os.PathLike[str] | None, client: Client | None, *, checksums: bool
 ) -> tuple[Beside, list[Asked]]:
     if is_pattern(url):
         raise ConfigError(f"{url}: of a bucket, all tar files of a folder become a set: name the folder")
     shards: Any = store_at(url, client=client)
     tables = shards if index_to is None else store_at(index_to, make=True, client=client)
     tars = [found.name for found in shards.listed() if found.name.endswith(".tar")]
-    if not tars:
-        raise ConfigError(f"{url} has no tar files in it")
-    return Beside(shards, tables), list(map(Asked, tars))
+    if tars:
+        return Beside(shards, tables), list(map(Asked, tars))
+    if (found := _of_others(url, shards, tables, checksums=checksums)) is not None:
+        return found
+    raise ConfigError(f"{url} has no tar files in it, nor an {INDEX} of MosaicML's or LitData's")
 
 
 def _lines(place: Beside, asked: Sequence[Asked], workers: int) -> Iterator[Shard]:

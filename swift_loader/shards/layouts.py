@@ -25,7 +25,7 @@ from swift_loader.shards.table import ENTRY_NBYTES, UNCHECKED, Origin, Table
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from swift_loader.host.mapping import MappedFile
+    from swift_loader.host.mapping import AnyFile
 
 #: Files of these kinds have no tables, and need none.
 IN_PLACE = (Kind.MDS, Kind.LITDATA)
@@ -33,6 +33,7 @@ MOST_COLUMNS = 4096
 #: Sizes of small samples are picked out of pieces of so many bytes; of samples that are larger on average than the
 #: second, each is read by itself.
 _PIECE_NBYTES, _ALONE_NBYTES = 8 << 20, 32 << 10
+_HEADS_AT_ONCE = 256
 
 
 class Column(NamedTuple):
@@ -84,7 +85,7 @@ class Layout:
         """Of each field, by its name."""
         return {column.name: column.encoding for column in self.columns}
 
-    def table(self, file: MappedFile, samples: int, first: int = 0) -> Table:
+    def table(self, file: AnyFile, samples: int, first: int = 0) -> Table:
         """The table of a file that has so many samples, ``first`` of which is the number in the set.
 
         Raises:
@@ -106,7 +107,7 @@ class Layout:
         """Of the files."""
         return Kind.LITDATA if self.tree else Kind.MDS
 
-    def checked_table(self, file: MappedFile, samples: int, first: int = 0) -> Table:
+    def checked_table(self, file: AnyFile, samples: int, first: int = 0) -> Table:
         """The same with checksums, for which all of the file is read; it may be written beside it.
 
         Raises:
@@ -122,7 +123,7 @@ class Layout:
         entries[..., 2] = [[digest_of(data[begin : begin + nbytes]) for begin, nbytes in each] for each in places]
         return replace(table, payload_digest=wide_digest_of(data), flags=0)
 
-    def _places(self, file: MappedFile, ends: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    def _places(self, file: AnyFile, ends: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
         """Where each field of each sample begins, and its size."""
         varying = [number for number, column in enumerate(self.columns) if column.nbytes is None]
         sizes = np.empty((len(ends) - 1, len(self.columns)), np.int64)
@@ -140,23 +141,32 @@ class Layout:
         return begins, sizes
 
 
-def _offsets(file: MappedFile, samples: int) -> NDArray[np.int64]:
+def _offsets(file: AnyFile, samples: int) -> NDArray[np.int64]:
     nbytes = 4 * (samples + 2)
     if not 1 <= samples <= file.nbytes // 4 - 2:
         raise ShardError.at("the file is too small for its samples", None, nbytes, file.nbytes)
     refuse_large(3 * nbytes)
     head = np.empty(nbytes, np.uint8)
     file.copy(0, head)
+    return offsets_in(head, samples, file.nbytes)
+
+
+def offsets_in(head: NDArray[np.uint8], samples: int, nbytes: int) -> NDArray[np.int64]:
+    """Where each sample begins, and the last one ends, as the head of a file of so many bytes says.
+
+    Raises:
+        ShardError: if that cannot be.
+    """
     told = head.view("<u4")
     if int(told[0]) != samples:
         raise ShardError.at("the file has another number of samples", 0, samples, int(told[0]))
     ends = told[1:].astype(np.int64)
-    if int(ends[0]) < nbytes or int(ends[-1]) > file.nbytes or bool((ends[1:] < ends[:-1]).any()):
-        raise ShardError.at("samples do not lie one behind the other in the file", 4, file.nbytes, int(ends.max()))
+    if int(ends[0]) < head.nbytes or int(ends[-1]) > nbytes or bool((ends[1:] < ends[:-1]).any()):
+        raise ShardError.at("samples do not lie one behind the other in the file", 4, nbytes, int(ends.max()))
     return ends
 
 
-def _heads(file: MappedFile, ends: NDArray[np.int64], nbytes: int) -> NDArray[np.uint8]:
+def _heads(file: AnyFile, ends: NDArray[np.int64], nbytes: int) -> NDArray[np.uint8]:
     """The first so many bytes of each sample."""
     count = len(ends) - 1
     short = np.flatnonzero(ends[1:] - ends[:-1] < nbytes)
@@ -166,8 +176,11 @@ def _heads(file: MappedFile, ends: NDArray[np.int64], nbytes: int) -> NDArray[np
         raise ShardError.at(text, int(ends[at]), nbytes, int(ends[at + 1] - ends[at]))
     heads = np.empty((count, nbytes), np.uint8)
     if int(ends[-1] - ends[0]) > count * _ALONE_NBYTES:
-        for head, begin in zip(heads, ends[:-1].tolist(), strict=True):
-            file.copy(begin, head)
+        for begun in range(0, count, _HEADS_AT_ONCE):
+            begins = ends[begun : min(begun + _HEADS_AT_ONCE, count)]
+            file.bring(begins, begins + nbytes)
+            for head, begin in zip(heads[begun:], begins.tolist(), strict=False):
+                file.copy(begin, head)
         return heads
     first = 0
     while first < count:

@@ -59,9 +59,7 @@ class OpenShard:
                 text = "the shard is not the one that is in the catalog"
                 raise ShardError.at(text, None, shard.object_nbytes, self.file.nbytes)
             if layout is not None and not shard.table_nbytes:
-                self.table: Table = layout.table(
-                    cast(MappedFile, self.file), shard.samples, int(catalog.bounds[number])
-                )
+                self.table: Table = layout.table(self.file, shard.samples, int(catalog.bounds[number]))
             else:
                 self.table = table or read_table(store, shard, tables)
         except OSError as error:

@@ -10,6 +10,7 @@ import numpy as np
 
 from swift_loader.shards.numbering import places
 from swift_loader.shards.opened import OpenShard, OpenShards
+from swift_loader.stores.page import AT_ONCE
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -28,6 +29,24 @@ class Piece(NamedTuple):
     """Their numbers in there."""
     at: list[int]
     """Their places among all that were asked for."""
+
+
+def _portions(pieces: Sequence[Piece]) -> Iterator[list[Piece]]:
+    """So many samples at a time as a fetcher can have there at once, should each be fetched by itself."""
+    portion: list[Piece] = []
+    left = AT_ONCE
+    for shard, entries, at in pieces:
+        begin = 0
+        while begin < len(at):
+            end = min(len(at), begin + left)
+            portion.append(Piece(shard, entries[begin:end], at[begin:end]))
+            left -= end - begin
+            begin = end
+            if not left:
+                yield portion
+                portion, left = [], AT_ONCE
+    if portion:
+        yield portion
 
 
 class Reading:
@@ -66,9 +85,10 @@ class Reading:
         if self._remote is None:
             yield from found
             return
-        self._remote.bring([(shard, entries) for shard, entries, _ in found])
-        yield from found
-        self._remote.done()
+        for some in _portions(found):
+            self._remote.bring([(shard, entries) for shard, entries, _ in some])
+            yield from some
+            self._remote.done()
 
     def each_shard(self) -> Iterator[OpenShard]:
         """All of them, in order."""

@@ -17,10 +17,12 @@ import numpy as np
 from swift_loader.errors import ShardError
 from swift_loader.host.xxhash import digest_of
 from swift_loader.shards.catalog import Catalog, Kind
+from swift_loader.shards.folder import Folder
 from swift_loader.shards.spans import spans
 from swift_loader.shards.table import Table
 from swift_loader.shards.tar import BLOCK
 from swift_loader.shards.upcoming import need_of_steps
+from swift_loader.shards.url import Place
 from swift_loader.stores.fetched import Fetched
 from swift_loader.stores.link import Link
 from swift_loader.stores.messages import in_memory
@@ -50,7 +52,7 @@ class RemoteSet:
         tables: The store of the tables, where that is another one.
     """
 
-    def __init__(self, fetched: Fetched, catalog: Catalog, tables: Fetched | None = None) -> None:
+    def __init__(self, fetched: Fetched, catalog: Catalog, tables: Fetched | Folder | None = None) -> None:
         self.fetched, self.catalog = fetched, catalog
         self._tables = tables
         self.number = digest_of(catalog.data) & 0x7FFFFFFF
@@ -62,10 +64,12 @@ class RemoteSet:
             words: dict[str, Any] = {"set": self.number}
             fds = [in_memory(self.catalog.data)]
             try:
-                if self._tables is not None:
+                if isinstance(self._tables, Fetched):
                     client = self._tables.client
                     words.update(tables=self._tables.place, tables_client=client.options())
                     fds.append(os.dup(client.credentials.fd))
+                elif self._tables is not None:
+                    words["tables"] = Place("file", "", self._tables.where)
                 link.ask(words, fds).close()
             finally:
                 for fd in fds:
@@ -100,12 +104,15 @@ class RemoteSet:
         """Has all these samples be there, before the first of them is read."""
 
         def do(link: Link) -> None:
-            missing = [wanted for shard, samples in shards for wanted in self._missing(link.arena, shard, samples)]
-            if missing:
-                self.want(missing)
-                link.told.add(_WANTED)
+            self.have(link, [one for shard, samples in shards for one in self._missing(link.arena, shard, samples)])
 
         self.fetched.by_link(do)
+
+    def have(self, link: Link, missing: Sequence[tuple[int, int, int, int]]) -> None:
+        """Has what is missing be there, until it is said that it is copied."""
+        if missing:
+            self.want(missing)
+            link.told.add(_WANTED)
 
     def done(self) -> None:
         """What was brought is copied."""
@@ -159,6 +166,19 @@ class RemoteFile:
         found = arena.page.of(self.key)
         self._known = arena, found
         return found
+
+    def bring(self, begins: NDArray[np.int64], ends: NDArray[np.int64]) -> None:
+        """They will be copied soon: what of them is not there is fetched together."""
+
+        def do(link: Link) -> None:
+            there = self.stretches(link.arena)
+            self._of.have(link, [
+                (self.number, begin, end, -1)
+                for begin, end in zip(begins.tolist(), ends.tolist(), strict=True)
+                if not any(one.begin <= begin and end <= one.end for one in there)
+            ])  # fmt: skip
+
+        self._of.fetched.by_link(do)
 
     def copy(self, offset: int, target: Any) -> None:
         """Fills ``target``, an array of bytes that lies in one piece.

@@ -121,7 +121,8 @@ def matched(pattern: str) -> tuple[str, list[str]]:
 def _with_remote(opened: OpenedSet) -> OpenedSet:
     if not isinstance(opened.shards, Fetched):
         return opened
-    tables = opened.tables if isinstance(opened.tables, Fetched) and opened.tables is not opened.shards else None
+    tables = opened.tables if opened.tables is not opened.shards else None
+    assert isinstance(tables, Fetched | Folder | None)
     return opened._replace(remote=RemoteSet(opened.shards, opened.catalog, tables))
 
 

@@ -16,6 +16,8 @@ if TYPE_CHECKING:
     from swift_loader.host.mapping import Bytes
 
 CELLS = 2048
+#: So many stretches are asked for at a time, at most: those who wait for as many do not wait for each other's cells.
+AT_ONCE = CELLS // 2
 _COLUMNS = 5
 NBYTES = CELLS * _COLUMNS * 8
 

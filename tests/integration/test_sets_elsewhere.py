@@ -189,6 +189,16 @@ def test_each_run_is_asked_for_once_by_two_ranks_and_eight_workers(
     assert fault_proxy.counts()["nbytes"] - told["ranges_nbytes"] < 1.1 * nbytes, told
 
 
+def test_a_batch_of_more_stretches_than_the_fetcher_can_have_at_once(tmp_path: Path, s3_server: S3Server) -> None:
+    local = elsewhere.set_in(tmp_path / "many", 12_000, 100, 8 << 20)
+    url = f"s3://{s3_server.bucket}/many"
+    elsewhere.upload(local, url, elsewhere.client_of(s3_server))
+    dataset = opened(url, s3_server)
+    apart = list(range(0, 12_000, 4))  # so far from each other that none is fetched with another
+    assert [number for _, number in dataset.__getitems__(apart)] == dataset.column("cls")[apart].tolist()
+    assert dataset.statistics()["ranges"] > 2500
+
+
 @pytest.mark.slow
 def test_a_server_that_is_killed_and_comes_again(local: Path, tmp_path: Path) -> None:
     expected = elsewhere.stream(ShardDataset(local, FIELDS), batch=8)
