@@ -162,6 +162,8 @@ class Facts(Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
     """What its class is called; and digests of what that is built with, and of its source and the collate's."""
     arguments: Name = ""
     code: Name = ""
+    groups: Annotated[int, Meta(ge=1, le=1 << 31)] = 1
+    """Of the runs."""
 
 
 class Leaf(Struct, frozen=True, array_like=True, forbid_unknown_fields=True, tag="l"):
@@ -219,6 +221,7 @@ class Counted(Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
 
     sample_count: Count
     runs: Annotated[list[Count], Meta(max_length=1 << 17)] | None
+    groups: Annotated[int, Meta(ge=1, le=1 << 31)] = 1
 
 
 class Carried(Struct, frozen=True, array_like=True, forbid_unknown_fields=True):

@@ -20,6 +20,8 @@ V = TypeVar("V")
 
 #: So many epochs' sequences and shares' lanes are remembered: of an epoch that ends, and the next one.
 _REMEMBERED = 2
+#: No epoch has this number: what is decided for all of them.
+_LASTING = -1
 
 
 class Need(NamedTuple):
@@ -56,7 +58,7 @@ class EpochLanes:
         """Give them; there must be samples."""
         origin, count = self._split.samples(consumer)
         key = order_key(self._seed, epoch)
-        laid = _remembered(self._laid, epoch, lambda: self._runs.laid(key))
+        laid = _remembered(self._laid, epoch, lambda: self._runs.laid(key, order_key(self._seed, _LASTING)))
         return _remembered(self._lanes, (epoch, origin, count), lambda: Lanes(laid, origin, count, self._row, key))
 
     def need(self, epoch: int, consumer: int, sources: Callable[[U64], U64] | None) -> Need:

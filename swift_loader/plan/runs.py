@@ -20,11 +20,15 @@ if TYPE_CHECKING:
 
 I64 = NDArray[np.int64]
 
-_RUNS, _BEGINNING = 200, 201  # purposes beside those of other orders
+_RUNS, _BEGINNING, _GROUPS = 200, 201, 204  # purposes beside those of other orders
 
 
 class Runs:
     """Lengths of runs of neighbours, in the order of the dataset.
+
+    Args:
+        lengths: One for each run; or runs, whose groups it has then too.
+        groups: The runs of each part of an epoch, of so many equal ones, are the same in all epochs.
 
     Example:
         >>> runs = Runs([3, 0, 2])
@@ -32,7 +36,9 @@ class Runs:
         (3, 5)
     """
 
-    def __init__(self, lengths: ArrayLike) -> None:
+    def __init__(self, lengths: ArrayLike | Runs, groups: int = 1) -> None:
+        if isinstance(lengths, Runs):
+            lengths, groups = lengths.lengths, lengths.groups
         given = np.asarray(lengths)
         if given.ndim != 1 or (given.size and given.dtype.kind not in "iu") or (given < 0).any():
             raise ConfigError(
@@ -40,14 +46,19 @@ class Runs:
             )
         if given.astype(np.float64).sum() > 1 << 62:
             raise ConfigError("runs have at most 2**62 samples together")
+        if groups < 1:
+            raise ConfigError(f"runs are of at least 1 group, not {groups}")
         self.lengths: I64 = given.astype(np.int64)
+        self.groups = groups
         self.sample_count = int(self.lengths.sum())
 
     def __len__(self) -> int:
         return self.lengths.size
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, Runs) and np.array_equal(self.lengths, other.lengths)
+        if not isinstance(other, Runs):
+            return False
+        return self.groups == other.groups and np.array_equal(self.lengths, other.lengths)
 
     def __hash__(self) -> int:
         return hash(self.digest)
@@ -57,14 +68,24 @@ class Runs:
 
     @property
     def digest(self) -> str:
-        """What differs where lengths differ."""
-        return blake2b(self.lengths.tobytes(), digest_size=8).hexdigest()
+        """What differs where lengths or groups differ."""
+        groups = b"" if self.groups == 1 else str(self.groups).encode()
+        return blake2b(self.lengths.tobytes() + groups, digest_size=8).hexdigest()
 
-    def laid(self, key: int) -> Laid:
-        """Lay them end to end in the random order that a key names."""
+    def laid(self, key: int, lasting: int = 0) -> Laid:
+        """Lay them end to end in the random order that a key names; which are of one group a lasting key says."""
         number = np.flatnonzero(self.lengths)
         count = number.size
-        number = number[permute(np.arange(count, dtype=np.uint64), count, _word(key, _RUNS)).astype(np.int64)]
+        if self.groups == 1:
+            number = number[_shuffled(count, key, _RUNS)]
+        else:
+            number = number[_shuffled(count, lasting, _GROUPS)]
+            shares = np.arange(1, self.groups) * (self.sample_count / self.groups)
+            parts = np.split(number, np.searchsorted(np.cumsum(self.lengths[number]), shares))
+            keys = (derive(key, _GROUPS + group) for group in range(self.groups))
+            number = np.concatenate([
+                part[_shuffled(part.size, own, _RUNS)] for part, own in zip(parts, keys, strict=True)
+            ])  # fmt: skip
         firsts, sizes = (np.cumsum(self.lengths) - self.lengths)[number], self.lengths[number]
         if count:
             # The sequence is a circle that begins somewhere in its first run: else few runs would be cut at the same
@@ -111,6 +132,11 @@ def extents(counts: ArrayLike, nbytes: ArrayLike, target: int = 8 << 20) -> I64:
     place = np.arange(which.size) - (np.cumsum(parts) - parts)[which]
     lengths: I64 = many[which] // parts[which] + (place < many[which] % parts[which])
     return lengths
+
+
+def _shuffled(count: int, key: int, purpose: int) -> I64:
+    order: I64 = permute(np.arange(count, dtype=np.uint64), count, _word(key, purpose)).astype(np.int64)
+    return order
 
 
 def _word(key: int, purpose: int) -> NDArray[np.uint64]:

@@ -64,6 +64,7 @@ def facts_of(plan: Plan, random_per: str, what: What = _UNKNOWN) -> schema.Facts
     return schema.Facts(
         plan.sample_count, plan.batch_size, plan.consumer_count, plan.shuffle, plan.seed, plan.window, plan.mix,
         plan.even, plan.drop_last, plan.elastic, runs, random_per, *what,
+        groups=1 if plan.runs is None else plan.runs.groups,
     )  # fmt: skip
 
 
@@ -83,7 +84,8 @@ def plan_of(facts: schema.Facts) -> EpochPlan:
         return EpochPlan(
             sample_count=facts.sample_count, batch_size=facts.batch_size, consumer_count=facts.consumer_count,
             shuffle=facts.shuffle, seed=facts.seed, window=facts.window, mix=facts.mix, even=even,
-            drop_last=facts.drop_last, elastic=facts.elastic, runs=None if facts.runs is None else Runs(facts.runs),
+            drop_last=facts.drop_last, elastic=facts.elastic,
+            runs=None if facts.runs is None else Runs(facts.runs, facts.groups),
         )  # fmt: skip
     except (ValueError, TypeError) as error:
         raise ProtocolError(f"what the server says of its loader cannot be: {error}") from error

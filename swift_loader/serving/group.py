@@ -149,7 +149,7 @@ class Group:
     def _facts(self) -> bytes:
         facts = self._pool.facts
         runs = None if facts.runs is None else [int(length) for length in facts.runs.lengths]
-        return schema.write(schema.Counted(facts.sample_count, runs))
+        return schema.write(schema.Counted(facts.sample_count, runs, 1 if facts.runs is None else facts.runs.groups))
 
     def run(self) -> None:
         """Until the process is ended, or the pool is."""

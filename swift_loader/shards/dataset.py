@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from swift_loader.errors import DataError, ShardError
-from swift_loader.plan.runs import extents
+from swift_loader.plan.runs import Runs, extents
+from swift_loader.settings.checks import whole
 from swift_loader.shards.decode import Decoding
 from swift_loader.shards.in_place import wishes_in_place
 from swift_loader.shards.numbering import place
@@ -51,6 +52,8 @@ class ShardDataset:
         cache: a folder in which runs of a set that is elsewhere are kept, over epochs and jobs.
         cache_limit: the most bytes that it may take.
         memory: the most bytes of memory that all processes of this host together hold of the set.
+        stay: on how many hosts it is trained, each with a `cache` of its own: then each host is given the same part of
+            the set in all epochs, in another order each time. Ranks of a host are neighbours, as torchrun counts them.
         allow_pickle: fields that run code when they are read (``.pyd``, ``.pth``) are read; else they are bytes.
 
     A worker that gets one opens its files itself; what travels is small.
@@ -73,11 +76,13 @@ class ShardDataset:
         cache: str | os.PathLike[str] | None = None,
         cache_limit: int | None = None,
         memory: int | None = None,
+        stay: int = 1,
         allow_pickle: bool = False,
     ) -> None:
         self.url = os.fspath(url)
         self._elsewhere = Elsewhere(client, checked_options(cache, cache_limit, memory))
         self._job = secrets.token_hex(8)
+        self._stay = whole("stay", stay, least=1)
         self._index = None if index is None else os.fspath(index)
         self.transform = transform
         self._fields = fields
@@ -202,10 +207,11 @@ class ShardDataset:
             chosen &= np.asarray(wanted(column), bool) if callable(wanted) else np.isin(column, wanted)
         return Selection(self, np.flatnonzero(chosen))
 
-    def runs(self) -> NDArray[np.int64]:
+    def runs(self) -> NDArray[np.int64] | Runs:
         """How many samples lie side by side in each stretch of a few megabytes, shard by shard."""
         rows = self.catalog.rows
-        return extents(rows["count"], rows["object_nbytes"])
+        lengths = extents(rows["count"], rows["object_nbytes"])
+        return lengths if self._stay == 1 else Runs(lengths, self._stay)
 
     def __getstate__(self) -> dict[str, Any]:
         state = {**self.__dict__, "_asked": self.generation or None}

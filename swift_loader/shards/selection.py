@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from swift_loader.plan.runs import Runs
 from swift_loader.shards.numbering import place, places
 
 if TYPE_CHECKING:
@@ -64,10 +65,12 @@ class Selection:
         """Those of them whose columns are so, as `ShardDataset.where` has it."""
         return Selection(self.dataset, np.intersect1d(self.indices, self.dataset.where(**columns).indices))
 
-    def runs(self) -> Any:
+    def runs(self) -> NDArray[np.int64] | Runs:
         """How many of them lie side by side in each stretch of a few megabytes; some have none."""
-        ends = np.searchsorted(self.indices, np.cumsum(self.dataset.runs()))
-        return np.diff(ends, prepend=0)
+        of_all = Runs(self.dataset.runs())
+        ends = np.searchsorted(self.indices, np.cumsum(of_all.lengths))
+        lengths = np.diff(ends, prepend=0)
+        return lengths if of_all.groups == 1 else Runs(lengths, of_all.groups)
 
     def _of(self, indices: Sequence[int]) -> list[int]:
         chosen: list[int] = self.indices[places(indices, len(self))].tolist()

@@ -58,7 +58,7 @@ def _runs_of(dataset: Any, sample_count: int) -> Runs | None:
     lengths = tell() if callable(tell) else None
     if lengths is None:
         return None
-    runs = Runs(lengths)
+    runs = Runs(lengths)  # groups, if they are told, are kept
     if runs.sample_count != sample_count:
         raise ConfigError(
             f"the runs() of {type(dataset).__name__} are {runs.sample_count} samples together and its len() is "

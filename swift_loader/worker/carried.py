@@ -90,7 +90,7 @@ def _welcomed(link: Link, hello: bytes, limits: Limits, place: Place) -> tuple[L
     except BaseException:
         link.close()
         raise
-    return link, receiver, Facts(said.sample_count, None if said.runs is None else Runs(said.runs))
+    return link, receiver, Facts(said.sample_count, None if said.runs is None else Runs(said.runs, said.groups))
 
 
 def check(order: Order, meta: memoryview) -> None:

@@ -15,8 +15,9 @@ from typing import Any
 
 import pytest
 
+from swift_loader import SwiftLoader
 from swift_loader.shards import ShardDataset
-from tests.buckets import FIELDS, Trained, opened, put_set, write_set
+from tests.buckets import BATCH, COUNT, FIELDS, SEED, Trained, opened, put_set, write_set
 from tests.other_users import run_apart
 from tests.s3_server import S3Server
 
@@ -237,3 +238,39 @@ def test_d7_d8_a_disk_that_is_full_or_read_only_costs_one_warning(
         assert batches == undisturbed
         assert text in warning
         assert (hits > 20) == (name == "good")
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("local")
+def test_of_two_hosts_one_that_stays_with_its_part_is_served_by_its_folder(s3_server: S3Server, tmp_path: Path) -> None:
+    asked = {}
+    for stay in (1, 2):
+        folder = tmp_path / f"cache-{stay}"
+        dataset = opened(s3_server, s3_server.endpoint, KEY, cache=folder, memory=3_000_000, stay=stay)
+        with SwiftLoader.from_dataset(dataset, BATCH, 2, 1, seed=SEED, nearby_mix=2) as loader:
+            loader.start(0)
+            list(loader)
+            before = dataset.statistics() or {}
+            for _ in range(2):
+                list(loader)
+            told = dataset.statistics() or {}
+        asked[stay] = (told["nbytes"] - before["nbytes"]) / 2 / (dataset.catalog.nbytes / 2)
+        end(told["pid"])
+    assert asked[1] > 0.3  # of what it needs in an epoch: the other half comes to it again and again
+    assert asked[2] < 0.5 * asked[1]
+
+
+@pytest.mark.usefixtures("local")
+def test_a_later_job_asks_for_what_was_not_kept_alone(s3_server: S3Server, tmp_path: Path) -> None:
+    """Though its order is another one, so that what it reads together is cut elsewhere."""
+    kept = Kept(s3_server, tmp_path / "cache", cache_limit=3_000_000)
+    _, first = kept.train()
+    files = kept.files
+    dataset = opened(s3_server, s3_server.endpoint, KEY, cache=kept.folder, **kept.more)
+    with SwiftLoader.from_dataset(dataset, BATCH, 1, 2, seed=SEED + 1, nearby_mix=2) as loader:
+        assert sum(len(batch[1]) for batch in loader) == COUNT
+    told = dataset.statistics() or {}
+    end(told["pid"])
+    assert kept.files == files
+    assert told["hits_kept"] > len(files) // 2
+    assert told["nbytes"] - told["ranges_nbytes"] < first["nbytes"] - first["ranges_nbytes"] - 1_500_000
