@@ -16,7 +16,7 @@ _PATIENCE_S, _PATIENCE_UNKNOWN_S, _SLOWER = 0.3, 1.0, 3.0
 _STANDSTILL_S = 4.0
 _AT_ONCE = 3
 _REMEMBERED = 64
-_LEAST_HEDGES, _HEDGED_PART = 2, 4
+_LEAST_HEDGES, _HEDGED_PART = 4, 4
 #: What comes is taken in pieces, each of about so long: of large ones less is seen, small ones cost.
 _PIECE_S, _LEAST_PIECE, _MOST_PIECE = 0.25, 32 << 10, 2 << 20
 
@@ -108,10 +108,12 @@ class Racing:
             self._rate = rate if not self._rate else 0.8 * self._rate + 0.2 * rate
 
     def _patience_s(self, nbytes: int) -> float:
-        took = self._took.get(nbytes.bit_length())
-        if not took:
+        # What is larger takes no less: nothing must be known of this very size.
+        known = min((size for size in self._took if size >= nbytes.bit_length()), default=None)
+        if known is None:
             return _PATIENCE_UNKNOWN_S
-        return max(_PATIENCE_S, _SLOWER * sorted(took)[int(len(took) * 0.95)])
+        took = sorted(self._took[known])
+        return max(_PATIENCE_S, _SLOWER * took[int(len(took) * 0.95)])
 
 
 def _left(tasks: set[asyncio.Task[None]]) -> set[asyncio.Task[None]]:
