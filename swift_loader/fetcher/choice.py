@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-#: Gaps that cost less than another request; but no more than so many times what is wanted is fetched.
-GAP_NBYTES, MOST_TIMES = 128 << 10, 2
+from swift_loader.shards.upcoming import FREE, Terms
+
+#: No more than so many times what is wanted is fetched, so that there are fewer requests.
+MOST_TIMES = 2
 #: A stretch that comes sooner than this is waited for.
 SOON_S = 0.15
 #: Requests of their own must be there so many times as soon: they cost the store more than the same bytes of runs.
 TIMES_SOONER = 4.0
-#: So much, and this share of all that came, may be fetched twice so that nobody waits.
-SPARE_NBYTES, SPARE_SHARE = 8 << 20, 0.05
 
 
 class Range(NamedTuple):
@@ -22,7 +22,7 @@ class Range(NamedTuple):
     end: int
 
 
-def coalesced(wanted: list[Range], gap: int = GAP_NBYTES) -> list[Range]:
+def coalesced(wanted: list[Range], gap: int = FREE.gap_nbytes) -> list[Range]:
     """Ranges that are fetched in one request each, in order.
 
     Example:
@@ -47,7 +47,7 @@ def coalesced(wanted: list[Range], gap: int = GAP_NBYTES) -> list[Range]:
 
 
 def is_worth_a_range(
-    due_s: float | None, nbytes: int, twice_nbytes: int, all_nbytes: int, ranges_s: float = 0.0
+    due_s: float | None, nbytes: int, twice_nbytes: int, all_nbytes: int, ranges_s: float = 0.0, terms: Terms = FREE
 ) -> bool:
     """Whether bytes that will come with others are fetched alone, so that nobody waits for all of those.
 
@@ -57,7 +57,8 @@ def is_worth_a_range(
         twice_nbytes: What has been fetched twice so far.
         all_nbytes: What has been fetched.
         ranges_s: How long such requests took, of late.
+        terms: What may be fetched twice.
     """
     if due_s is not None and due_s <= max(SOON_S, TIMES_SOONER * ranges_s):
         return False
-    return twice_nbytes + nbytes <= SPARE_NBYTES + SPARE_SHARE * all_nbytes
+    return twice_nbytes + nbytes <= terms.spare_nbytes + terms.spare_share * all_nbytes

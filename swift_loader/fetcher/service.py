@@ -27,6 +27,7 @@ from swift_loader.fetcher.wishes import Wanted, Wishes
 from swift_loader.host.memory import free_nbytes
 from swift_loader.host.rendezvous import is_same_user
 from swift_loader.plan.epoch_lanes import Need
+from swift_loader.shards.upcoming import FREE, METERED
 from swift_loader.shards.url import Place
 from swift_loader.stores.client import Client
 from swift_loader.stores.link import told_of
@@ -159,7 +160,9 @@ class Service:
             nbytes = options.get("memory") or max(_LEAST_ROOM, min(_MOST_ROOM, free_nbytes() // _ROOM_SHARE))
             self._holdings = Holdings(Room(nbytes), self._counts, kept)
             self._ahead = Ahead(self._holdings, self._counts)
-            self._wishes = Wishes(self._holdings, self._ahead, self._counts)
+            self._usd_per_gb = float(options.get("egress_usd_per_gb", 0.0))
+            terms = METERED if self._usd_per_gb else FREE
+            self._wishes = Wishes(self._holdings, self._ahead, self._counts, terms)
             self._running = asyncio.ensure_future(self._ahead.run())
             self._network = network
         fds += map(os.dup, (self._holdings.room.arena_fd, self._holdings.room.page_fd))
@@ -237,6 +240,7 @@ class Service:
             room = self._holdings.room
             told = {
                 **self._counts.told(),
+                "egress_usd": self._counts.nbytes * self._usd_per_gb / 1e9,
                 "room_nbytes": room.nbytes,
                 "used_nbytes": room.used_nbytes,
                 "pid": os.getpid(),

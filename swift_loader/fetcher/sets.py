@@ -18,7 +18,7 @@ from swift_loader.shards.layouts import IN_PLACE, offsets_in
 from swift_loader.shards.spans import span
 from swift_loader.shards.table import Table
 from swift_loader.shards.tar import BLOCK
-from swift_loader.shards.upcoming import WHOLE_SHARE
+from swift_loader.shards.upcoming import FREE
 from swift_loader.stores import answers
 
 if TYPE_CHECKING:
@@ -103,7 +103,7 @@ class ShardSet:
         """The run that these samples are in: its first one, and how many; or the same, if they are little of it."""
         run = int(np.searchsorted(self._run_ends, first, "right"))
         begin, end = int(self._run_ends[run - 1]) if run else 0, int(self._run_ends[run])
-        is_much = first + count <= end and count >= WHOLE_SHARE * (end - begin)
+        is_much = first + count <= end and count >= FREE.whole_share * (end - begin)
         return (begin, end - begin) if is_much else (first, count)
 
     async def range_of(self, first: int, count: int) -> tuple[int, int, int]:

@@ -13,6 +13,7 @@ from swift_loader.fetcher.counts import Counts
 from swift_loader.fetcher.holdings import Holding, Holdings
 from swift_loader.fetcher.room import ALIGNMENT
 from swift_loader.fetcher.sets import ShardSet
+from swift_loader.shards.upcoming import Terms
 from swift_loader.stores.page import AT_ONCE
 
 
@@ -43,10 +44,11 @@ class Wishes:
         holdings: What there is.
         ahead: What comes by the plans.
         counts: What is counted.
+        terms: What is fetched though it is not wanted.
     """
 
-    def __init__(self, holdings: Holdings, ahead: Ahead, counts: Counts) -> None:
-        self._holdings, self._ahead, self._counts = holdings, ahead, counts
+    def __init__(self, holdings: Holdings, ahead: Ahead, counts: Counts, terms: Terms) -> None:
+        self._holdings, self._ahead, self._counts, self._terms = holdings, ahead, counts, terms
         self._turns = asyncio.Condition()
         self._busy = _Busy()
         """What is asked for and not answered yet."""
@@ -131,7 +133,9 @@ class Wishes:
             is_first = due_s is None and self._ahead.begins(connection, one.end - one.begin)
             is_alone = is_first or (found is None and expected is None)
             counts = self._counts
-            if is_alone or is_worth_a_range(due_s, nbytes, counts.ranges_nbytes, counts.nbytes, self._ranges_s):
+            if is_alone or is_worth_a_range(
+                due_s, nbytes, counts.ranges_nbytes, counts.nbytes, self._ranges_s, self._terms
+            ):
                 alone.append(Range(*one[:3]))
                 alone_nbytes = nbytes
             elif found is not None:
@@ -150,7 +154,9 @@ class Wishes:
         return None if expected_s is None else max(0.0, expected_s - (monotonic() - found.since_s))
 
     def _alone(self, connection: Any, of: ShardSet, alone: list[Range]) -> list[asyncio.Task[None]]:
-        fetched = [self._holdings.fetch(of, *one, holder=connection) for one in coalesced(alone)]
+        fetched = [
+            self._holdings.fetch(of, *one, holder=connection) for one in coalesced(alone, self._terms.gap_nbytes)
+        ]
         self._counts.ranges += len(fetched)
         follower = self._ahead.of(connection)
         for each in fetched:

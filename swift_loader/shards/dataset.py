@@ -20,7 +20,7 @@ from swift_loader.shards.reading import Reading
 from swift_loader.shards.selection import Selection
 from swift_loader.shards.sets import Elsewhere, open_set
 from swift_loader.shards.together import Together
-from swift_loader.shards.upcoming import PlanOfSome
+from swift_loader.shards.upcoming import FREE, METERED, PlanOfSome
 from swift_loader.shards.wishes import Wishes, decoder_in_tars
 from swift_loader.stores.fetched import checked_options
 
@@ -52,6 +52,8 @@ class ShardDataset:
         cache: a folder in which runs of a set that is elsewhere are kept, over epochs and jobs.
         cache_limit: the most bytes that it may take.
         memory: the most bytes of memory that all processes of this host together hold of the set.
+        egress_usd_per_gb: what a GB costs that leaves the region of the bucket, where it is trained elsewhere: then
+            little is fetched that is not wanted, and the bill has it.
         stay: on how many hosts it is trained, each with a `cache` of its own: then each host is given the same part of
             the set in all epochs, in another order each time. Ranks of a host are neighbours, as torchrun counts them.
         allow_pickle: fields that run code when they are read (``.pyd``, ``.pth``) are read; else they are bytes.
@@ -76,11 +78,12 @@ class ShardDataset:
         cache: str | os.PathLike[str] | None = None,
         cache_limit: int | None = None,
         memory: int | None = None,
+        egress_usd_per_gb: float | None = None,
         stay: int = 1,
         allow_pickle: bool = False,
     ) -> None:
         self.url = os.fspath(url)
-        self._elsewhere = Elsewhere(client, checked_options(cache, cache_limit, memory))
+        self._elsewhere = Elsewhere(client, checked_options(cache, cache_limit, memory, egress_usd_per_gb))
         self._job = secrets.token_hex(8)
         self._stay = whole("stay", stay, least=1)
         self._index = None if index is None else os.fspath(index)
@@ -124,7 +127,8 @@ class ShardDataset:
             consumer: Whose batches.
             indices: Of the samples that the plan is of; None: all of them.
         """
-        self._reading.follow(plan if indices is None else PlanOfSome(plan, indices, self.catalog), consumer)
+        terms = METERED if self._elsewhere.is_metered else FREE
+        self._reading.follow(plan if indices is None else PlanOfSome(plan, indices, self.catalog, terms), consumer)
 
     def turn_to(self, epoch: int, step: int) -> None:
         """A batch of that plan is begun here."""

@@ -21,7 +21,7 @@ from swift_loader.shards.folder import Folder
 from swift_loader.shards.spans import spans
 from swift_loader.shards.table import Table
 from swift_loader.shards.tar import BLOCK
-from swift_loader.shards.upcoming import need_of_steps
+from swift_loader.shards.upcoming import FREE, METERED, need_of_steps
 from swift_loader.shards.url import Place
 from swift_loader.stores.fetched import Fetched
 from swift_loader.stores.link import Link
@@ -55,6 +55,7 @@ class RemoteSet:
     def __init__(self, fetched: Fetched, catalog: Catalog, tables: Fetched | Folder | None = None) -> None:
         self.fetched, self.catalog = fetched, catalog
         self._tables = tables
+        self.terms = METERED if "egress_usd_per_gb" in fetched.options else FREE
         self.number = digest_of(catalog.data) & 0x7FFFFFFF
         self.follower = Following(self)
 
@@ -261,7 +262,7 @@ class Following:
     def _tell_steps(self, link: Link, name: str, epoch: int, step: int) -> None:
         """Of plans that know of no runs, what some steps need: more is told when these are gone through."""
         batches = self._plan.indices(epoch, self._consumer, step, _STEPS)
-        need = need_of_steps(batches, step, self._of.catalog)
+        need = need_of_steps(batches, step, self._of.catalog, self._of.terms)
         self._tell(link, {"need": [self._of.number, name, epoch, step + _STEPS]}, need)
 
     def _tell(self, link: Link, words: dict[str, Any], need: Need) -> None:

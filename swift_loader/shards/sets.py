@@ -54,6 +54,11 @@ class Elsewhere(NamedTuple):
     client: Client | None = None
     options: dict[str, Any] | None = None
 
+    @property
+    def is_metered(self) -> bool:
+        """Whether each byte is paid for."""
+        return "egress_usd_per_gb" in (self.options or {})
+
     def at(self, place: Place) -> Fetched:
         """The store that is there, as the fetcher reads it."""
         if place.scheme not in SCHEMES:

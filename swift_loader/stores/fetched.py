@@ -130,7 +130,9 @@ class Fetched:
         self.draft(name)
 
 
-def checked_options(cache: Any, cache_limit: int | None, memory: int | None) -> dict[str, Any]:
+def checked_options(
+    cache: Any, cache_limit: int | None, memory: int | None, egress_usd_per_gb: Any = None
+) -> dict[str, Any]:
     """What a user said of the fetcher, as it is told.
 
     Raises:
@@ -140,11 +142,15 @@ def checked_options(cache: Any, cache_limit: int | None, memory: int | None) -> 
     for name, value in said:
         if value is not None and (isinstance(value, bool) or not isinstance(value, int) or value < 1):
             raise ConfigError(f"{name} is a number of bytes, at least 1, not {value!r}")
+    usd = egress_usd_per_gb
+    if usd is not None and not (isinstance(usd, int | float) and 0 <= usd < 1000):
+        raise ConfigError(f"egress_usd_per_gb is what a GB costs in dollars, 0 or more, not {usd!r}")
     if cache_limit is not None and cache is None:
         raise ConfigError("cache_limit is for cache=FOLDER: without one nothing is kept on a disk")
     options = {
         "cache": None if cache is None else os.path.abspath(os.fspath(cache)),  # noqa: PTH100 - it may not be there yet
         "cache_limit": cache_limit,
         "memory": memory,
+        "egress_usd_per_gb": egress_usd_per_gb or None,
     }
     return {name: value for name, value in options.items() if value is not None}

@@ -9,13 +9,16 @@ from typing import Any
 import numpy as np
 import pytest
 
+from swift_loader.fetcher.choice import Range, coalesced, is_worth_a_range
 from swift_loader.fetcher.followers import Course
 from swift_loader.fetcher.waiting import Gate
 from swift_loader.plan.epoch_lanes import Need
 from swift_loader.plan.plan import EpochPlan
 from swift_loader.plan.runs import Runs
 from swift_loader.shards import ShardDataset, create
-from swift_loader.shards.upcoming import PlanOfSome, need_of_steps
+from swift_loader.shards import catalog as catalogs
+from swift_loader.shards.catalog import Catalog, Kind, Shard
+from swift_loader.shards.upcoming import FREE, METERED, PlanOfSome, need_of_steps
 
 COUNT = 400
 
@@ -114,3 +117,25 @@ def test_a_gate_lets_in_those_who_came_first() -> None:
         return seen
 
     assert asyncio.run(run()) == list("abdefgh")
+
+
+def test_where_bytes_are_paid_for_little_is_fetched_that_is_not_wanted() -> None:
+    large = Shard("large.tar", COUNT, 50_000 * COUNT, 0, 0, 0, bytes(16), Kind.MDS)
+    catalog = Catalog.read(catalogs.write([large], generation=0))
+    chosen = np.arange(0, COUNT, 2)
+    plan = EpochPlan(sample_count=len(chosen), batch_size=8, seed=3, mix=4, runs=Runs([20] * (len(chosen) // 20)))
+    sizes = {}
+    for terms in (FREE, METERED):
+        need = PlanOfSome(plan, chosen, catalog, terms).need(0, 0)
+        assert need is not None
+        sizes[terms] = int(need.size.sum())
+    assert sizes[FREE] > 1.5 * len(chosen)  # half of each run is wanted: all of it comes
+    assert sizes[METERED] == len(chosen)
+
+
+def test_what_is_paid_for_is_not_fetched_twice_so_that_nobody_waits() -> None:
+    assert is_worth_a_range(9.0, 100, 0, 0)
+    assert not is_worth_a_range(9.0, 100, 0, 0, terms=METERED)
+    near = [Range(0, 0, 60_000), Range(0, 100_000, 160_000)]
+    assert len(coalesced(near)) == 1
+    assert coalesced(near, METERED.gap_nbytes) == near
