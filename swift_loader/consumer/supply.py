@@ -19,7 +19,7 @@ from swift_loader.worker.fetching import fetching_of
 #: What of it is told, by the names of `statistics()`.
 _TOLD = (
     "requests", "nbytes", "retries", "hedges", "refetches", "renewals", "runs", "ranges", "ranges_nbytes", "hits_kept",
-    "hits_memory", "kept_nbytes", "waits", "wait_s", "asking_s",
+    "hits_memory", "kept_nbytes", "waits", "wait_s", "asking_s", "egress_usd",
 )  # fmt: skip
 _TOLD_OF_RANK = ("nbytes", "waits", "wait_s", "wanted_nbytes", "working_s")
 #: What a million of requests that read costs, where most rent their buckets.
@@ -137,7 +137,7 @@ class Supply:
         return {
             **{f"store_{name}": value for name, value in host.items()},
             "store_bytes_per_s": host["nbytes"] / max(1e-3, now_s - self._begun_s),
-            "store_dollars": host["requests"] * _DOLLARS_PER_REQUEST,
+            "store_dollars": host["requests"] * _DOLLARS_PER_REQUEST + host["egress_usd"],
             "store_given_bytes_per_s": host["nbytes"] / host["asking_s"] if host["asking_s"] else 0.0,
             "store_rank_nbytes": rank["nbytes"],
             "store_rank_waits": rank["waits"],
@@ -171,13 +171,13 @@ class Supply:
     def _add_host(self, name: str, said: Mapping[str, Any]) -> None:
         if said:
             self._add(self._host.setdefault(name, _Sum()), said, said, _TOLD)
-        if warning := said.get("warning"):
+        for warning in said.get("warnings", ()):
             self._warnings.setdefault(warning, False)
 
     def _warn(self) -> None:
         for warning in [text for text, is_told in self._warnings.items() if not is_told]:
             self._warnings[warning] = True
-            warn_user(f"cache: {warning}")
+            warn_user(warning)
 
     @staticmethod
     def _add(to: _Sum, said: Mapping[str, Any], counts: Mapping[str, Any], names: Sequence[str]) -> None:

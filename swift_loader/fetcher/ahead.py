@@ -55,6 +55,12 @@ class Ahead:
         for follower in self.followers.values():
             nbytes = max(map(follower.open_nbytes, follower.courses), default=0.0)
             follower.is_too_much = nbytes > left
+            if follower.is_too_much:
+                self._counts.warn(
+                    f"memory={self._holdings.room.nbytes:,} is less than the {nbytes / 0.9e6:,.0f} MB that is mixed at "
+                    "a time: samples are asked for one by one, and batches wait for them. Give it more (memory=), or "
+                    "mix less (nearby_mix=)"
+                )
             left -= 0.0 if follower.is_too_much else nbytes
 
     def of(self, connection: Any) -> Follower | None:

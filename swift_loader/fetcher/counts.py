@@ -70,7 +70,8 @@ class Counts:
     """How long those waited, in all."""
     evicted_in_use: int = 0
     """Stretches that were let go of though they were needed still: there is too little memory."""
-    warning: str = ""
+    warnings: list[str] = field(default_factory=list)
+    """What users should know."""
     asking: Asking = field(default_factory=Asking)
     consumers: OrderedDict[str, Tally] = field(default_factory=OrderedDict)
     """By the names that their workers say."""
@@ -82,6 +83,11 @@ class Counts:
         if len(self.consumers) > _MOST_TALLIES:
             self.consumers.popitem(last=False)
         return tally
+
+    def warn(self, text: str) -> None:
+        """The user is told, once."""
+        if text not in self.warnings:
+            self.warnings.append(text)
 
     def asked(self) -> None:
         """A request has begun."""

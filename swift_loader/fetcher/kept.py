@@ -167,7 +167,7 @@ class Kept:
                 os.close(fd)
 
     def _warn(self, text: str) -> None:
-        self._counts.warning = self._counts.warning or text
+        self._counts.warn(f"cache: {text}")
 
 
 def _name(of: ShardSet, shard: int, begin: int, end: int) -> str:

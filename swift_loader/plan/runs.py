@@ -37,8 +37,9 @@ class Runs:
     """
 
     def __init__(self, lengths: ArrayLike | Runs, groups: int = 1) -> None:
+        self.groups = groups
         if isinstance(lengths, Runs):
-            lengths, groups = lengths.lengths, lengths.groups
+            self.groups, lengths = lengths.groups, lengths.lengths
         given = np.asarray(lengths)
         if given.ndim != 1 or (given.size and given.dtype.kind not in "iu") or (given < 0).any():
             raise ConfigError(
@@ -46,10 +47,9 @@ class Runs:
             )
         if given.astype(np.float64).sum() > 1 << 62:
             raise ConfigError("runs have at most 2**62 samples together")
-        if groups < 1:
+        if self.groups < 1:
             raise ConfigError(f"runs are of at least 1 group, not {groups}")
         self.lengths: I64 = given.astype(np.int64)
-        self.groups = groups
         self.sample_count = int(self.lengths.sum())
 
     def __len__(self) -> int:

@@ -203,7 +203,7 @@ class RemoteDataset(Chain):
 
     store_statistics = statistics
 
-    def runs(self) -> NDArray[Any]:
+    def runs(self) -> NDArray[Any] | Runs:
         """As `ShardDataset.runs`: SwiftLoader asks for them."""
         self._check_is_indexed()
         return self._source.runs()

@@ -22,6 +22,7 @@ from tests.other_users import run_apart
 from tests.s3_server import S3Server
 
 pytest.importorskip("obstore")
+pytestmark = pytest.mark.filterwarnings("ignore:memory=")  # little, so that not all stays there: users are told
 KEY = "kept/set"
 
 
@@ -242,7 +243,9 @@ def test_d7_d8_a_disk_that_is_full_or_read_only_costs_one_warning(
 
 @pytest.mark.slow
 @pytest.mark.usefixtures("local")
-def test_of_two_hosts_one_that_stays_with_its_part_is_served_by_its_folder(s3_server: S3Server, tmp_path: Path) -> None:
+def test_d10_of_two_hosts_one_that_stays_with_its_part_is_served_by_its_folder(
+    s3_server: S3Server, tmp_path: Path
+) -> None:
     asked = {}
     for stay in (1, 2):
         folder = tmp_path / f"cache-{stay}"
@@ -261,7 +264,7 @@ def test_of_two_hosts_one_that_stays_with_its_part_is_served_by_its_folder(s3_se
 
 
 @pytest.mark.usefixtures("local")
-def test_a_later_job_asks_for_what_was_not_kept_alone(s3_server: S3Server, tmp_path: Path) -> None:
+def test_d7_a_later_job_asks_for_what_was_not_kept_alone(s3_server: S3Server, tmp_path: Path) -> None:
     """Though its order is another one, so that what it reads together is cut elsewhere."""
     kept = Kept(s3_server, tmp_path / "cache", cache_limit=3_000_000)
     _, first = kept.train()

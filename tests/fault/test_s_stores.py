@@ -25,6 +25,7 @@ from tests.slow import slow
 from tests.tls_terminator import Terminator, make_authority, make_certificate
 
 pytest.importorskip("obstore")
+pytestmark = pytest.mark.filterwarnings("ignore:memory=", "ignore:.*has made no progress for")
 KEY = "stores/set"
 
 
@@ -67,10 +68,10 @@ def test_s1_answers_that_are_cut(
     fault_proxy.fault(kind, after=after, p=0.2, path="shard-")
     dataset = there()
     assert Trained(dataset).batches == undisturbed.batches
-    counts, ranges_nbytes = fault_proxy.counts(), (dataset.statistics() or {})["ranges_nbytes"]
+    counts, told = fault_proxy.counts(), dataset.statistics() or {}
+    hedged = told["hedges"] * undisturbed.nbytes / 30  # a shard at most each
     assert counts[kind]
-    # Beside what single samples were asked for so that first batches do not wait: what was cut is not begun again.
-    assert counts["nbytes"] - ranges_nbytes <= 1.1 * undisturbed.nbytes
+    assert counts["nbytes"] - told["ranges_nbytes"] - hedged <= 1.1 * undisturbed.nbytes
 
 
 @pytest.mark.parametrize("kind", [*map(slow, ("stall", "trickle")), "hang"])
@@ -274,8 +275,7 @@ def test_s15_a_store_that_is_gone_comes_back(
 
     seen = Meanwhile(dataset, data_queue_size=1)
     assert seen.batches == undisturbed.batches
-    # It asks again at least every four seconds.
-    assert seconds <= time.monotonic() - gone_s[0] < seconds + 15
+    assert seconds <= time.monotonic() - gone_s[0] < seconds + 15  # it asks again at least every four seconds
 
 
 @pytest.mark.slow

@@ -200,6 +200,7 @@ def test_a_batch_of_more_stretches_than_the_fetcher_can_have_at_once(tmp_path: P
 
 
 @pytest.mark.slow
+@pytest.mark.filterwarnings("ignore:memory=")  # little, so that not all is there before the server is killed
 def test_a_server_that_is_killed_and_comes_again(local: Path, tmp_path: Path) -> None:
     expected = elsewhere.stream(ShardDataset(local, FIELDS), batch=8)
     with S3Server(tmp_path / "server") as server:

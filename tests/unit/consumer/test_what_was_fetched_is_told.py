@@ -29,7 +29,7 @@ class Elsewhere:
             "nbytes": 1_000_000 * self.asked,
             "waits": 3,
             "pid": self.pid,
-            "warning": "",
+            "warnings": [],
         }
 
 
