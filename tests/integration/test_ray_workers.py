@@ -7,6 +7,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
+from pathlib import Path
 
 import pytest
 
@@ -61,6 +62,14 @@ def test_the_demo_has_its_workers_on_a_cluster_of_its_own():
     told = script("-m", "swift_loader.cli.main", "demo", "--ray", "--epochs", "2")
     assert "test accuracy" in told
     assert "swift-c0g0" in told
+
+
+@pytest.mark.slow
+def test_the_page_runs_as_it_is_pasted(tmp_path: Path):
+    page = (on_ray.ROOT / "swift_loader" / "docs" / "ray.md").read_text()
+    (code,) = re.findall(r"^```python\n(.*?)^```$", page, re.MULTILINE | re.DOTALL)
+    (tmp_path / "squares.py").write_text(code)
+    assert len(re.findall(r"^tensor\(", script(str(tmp_path / "squares.py")), re.MULTILINE)) == 8
 
 
 @pytest.mark.slow
