@@ -150,31 +150,34 @@ def train(side: str, case: str, count: int) -> None:
     import ray.train
     from ray.train.torch import TorchTrainer
 
-    def each(_: dict[str, Any]) -> None:
+    def each(where: dict[str, Any]) -> None:
         from swift_loader import RayEngine
 
+        rank = ray.train.get_context().get_world_rank()
         began = time.perf_counter()
         if side == "data":
             shard = ray.train.get_dataset_shard("train")
             seen, on, _ = went_through(shard.iter_torch_batches(batch_size=CASES[case][2]))
         else:
-            rank = ray.train.get_context().get_world_rank()
             with loader(case, count, 0, RayEngine(workers=1), consumers=2) as batches:
                 batches.start(rank)
                 seen, on, _ = went_through(batches)
         took = time.perf_counter() - began
-        ray.train.report({"took": took, "on": on, "seen": seen})
+        Path(where["folder"], f"rank{rank}").write_text(f"{took} {on} {seen}")
 
     ray.init(num_cpus=6, include_dashboard=False, _node_ip_address="127.0.0.1", log_to_driver=False)
     with tempfile.TemporaryDirectory() as folder:
         trainer = TorchTrainer(
             each,
+            train_loop_config={"folder": folder},
             scaling_config=ray.train.ScalingConfig(num_workers=2),
             run_config=ray.train.RunConfig(storage_path=folder),
             datasets={"train": rows(case, count)} if side == "data" else None,
         )
-        metrics = trainer.fit().metrics
-        print("took", metrics["took"], metrics["on"], 0.0)
+        trainer.fit()
+        told = [Path(folder, f"rank{rank}").read_text().split() for rank in (0, 1)]
+    assert sum(int(seen) for _, _, seen in told) >= count, told
+    print("took", *max(told, key=lambda one: float(one[0]))[:2], 0.0)
 
 
 def measured(what: str, side: str, case: str, count: int) -> tuple[float, float, float]:
