@@ -15,7 +15,7 @@ from typing import Any
 from swift_loader.engines import copied
 from swift_loader.engines.interpreter import interpreter, pidfd_of, status_of, undo
 from swift_loader.engines.lifeline import Ends, Lifeline, ends, is_readable
-from swift_loader.errors import FailureReport, LoaderClosed, WorkerStartFailed
+from swift_loader.errors import FailureReport, LoaderClosed, NoRoom, WorkerStartFailed
 from swift_loader.host.limits import refusals_told, why_no_process
 from swift_loader.host.procfs import is_dead_child, is_stopped
 from swift_loader.pool.policy import STOPPED_S
@@ -200,7 +200,6 @@ class Server:
         pidfd, self._pidfd = self._pidfd, -1
         if pidfd < 0:
             return
-        self._channel.close()
         self._lifeline.cut()
         # Itself too, though it has not tied itself to the lifeline yet. Whoever has given up rights may not.
         with contextlib.suppress(ProcessLookupError, PermissionError):
@@ -209,9 +208,20 @@ class Server:
         status_of(pidfd)
         os.close(pidfd)
         # Where the trainer is the first process of a container, it inherits what the server has not waited for.
+        self._bury_the_unknown()
+        self._channel.close()
         for pid in filter(is_dead_child, list(self._dead)):
             with contextlib.suppress(ChildProcessError):  # somebody else in the trainer waits for every child
                 os.waitpid(pid, os.WNOHANG)
+
+    def _bury_the_unknown(self) -> None:
+        """Children that it was asked for by somebody who then stopped waiting, and cut their lifelines."""
+        with contextlib.suppress(OSError, NoRoom):
+            while (received := self._channel.receive()) is not None and received[0]:
+                for fd in received[1]:
+                    is_readable(fd, _END_TIMEOUT_S)
+                    status_of(fd)
+                    os.close(fd)
 
     def let_go(self) -> None:
         """In a child of the trainer, which has nothing to do with it: lets go of its descriptors."""

@@ -148,6 +148,36 @@ print(differences(found, faultless()), until(lambda: not orphans.children(), "th
 """
 
 
+UNKNOWN = """
+import os, signal
+import torch
+from swift_loader.engines.lifeline import is_readable
+from swift_loader.engines.nursery import shared
+from swift_loader.errors import LoaderClosed
+from tests.fault import orphans
+from tests.fault.oracle import World, traced
+from tests.watching import until
+
+orphans.be_nursery()
+with traced(World("forkserver", 2, in_thread=False)) as loader:
+    next(iter(loader))
+server = shared._server
+os.kill(server.pid, signal.SIGSTOP)
+try:
+    server.branch(lambda: True)
+except LoaderClosed:
+    os.kill(server.pid, signal.SIGCONT)
+    until(lambda: is_readable(server._channel.fileno(), 0.0))
+    shared.end()
+    print(until(lambda: not orphans.children(), "the end of all, corpses too"))
+"""
+
+
+def test_a21_it_buries_those_too_whom_nobody_waited_for(tmp_path: Path):
+    """A loader that is closed while a worker starts is never told which process that was."""
+    assert run_warm(tmp_path, UNKNOWN) == "True\n"
+
+
 def test_a21_a_trainer_that_inherits_orphans_buries_them(tmp_path: Path):
     """As the first process of a container does: workers whose fork server was killed become its own children."""
     assert run_warm(tmp_path, FOSTERS) == "[] True\n"
