@@ -7,6 +7,7 @@ the clients that come; it says which one a client has taken, and which are over.
 from __future__ import annotations
 
 import contextlib
+import os
 import select
 import socket
 import time
@@ -44,6 +45,7 @@ class Door:
     ) -> None:
         self._doorman = Doorman(doors, keys, "stream")
         self._server = server
+        self._parent = os.getppid()
         self._keys = keys
         self._hwm = hwm
         self._most_sessions = most_sessions
@@ -127,10 +129,13 @@ class Door:
         return self._keys is None or self._keys.may_stay(certificate)
 
     def _server_has_gone(self) -> bool:
-        """Called by sessions' threads: producers end with the server, which is no crash that a client is told of."""
+        """Called by sessions' threads: producers end with the server, which is no crash that a client is told of.
+
+        A producer that was forked last may hold the server's end of the pair for a moment longer than the server lives.
+        """
         poll = select.poll()
         poll.register(self._server, 0)
-        return bool(poll.poll(0))
+        return bool(poll.poll(0)) or os.getppid() != self._parent
 
     def _is_over(self, number: int) -> None:
         """Called by a session's thread."""
