@@ -2,8 +2,8 @@
 
 Measures, by `--of`:
 `raw`: 4,096 records of 150,528 bytes and a class, in shards of 64 MB, in the order of a shuffled epoch, batches of 256,
-put into slots that are warm, each checked there. The ceiling is the same bytes copied from the same places by numpy,
-record by record, and digested.
+put into slots that are warm, each checked there; and the same asked for sample by sample. The ceiling is the same bytes
+copied from the same places by numpy, record by record, and digested.
 `1kB`: the same with 262,144 samples of 1,024 bytes in shards of 16 MB, so that a batch is of some fifty of them; beside
 it the same samples in the order of the set, and as rows (`create(rows=True)`).
 
@@ -66,7 +66,7 @@ def case(settings: Settings, *, of: str, read: str, rows: bool = False) -> Resul
         steps = plan.step_count(0, 0)
         asked = [np.asarray(batch) for batch in plan.indices(0, 0, 0, steps) if len(batch) == BATCH]
         slots = [(np.zeros((BATCH, nbytes), np.uint8), np.zeros(BATCH, np.int64)) for _ in range(SLOTS)]
-        put = dataset.read_into if read != "copied" else _copied(dataset, asked)
+        put = {"copied": _copied, "one by one": _one_by_one}.get(read, _at_once)(dataset, asked)
         seconds = _best(put, asked, slots, settings)
         if read != "copied":
             _check(dataset, asked[-1], slots[(len(asked) - 1) % SLOTS])
@@ -89,6 +89,20 @@ def _check(dataset: ShardDataset, indices: Any, rows: Any) -> None:
         pixels, number = dataset[int(indices[row])]
         if number != rows[1][row] or not (pixels == rows[0][row]).all():
             raise ValueError("another sample")
+
+
+def _at_once(dataset: ShardDataset, _: Sequence[Any]) -> Callable[[Any, Any], object]:
+    return dataset.read_into
+
+
+def _one_by_one(dataset: ShardDataset, _: Sequence[Any]) -> Callable[[Any, Any], object]:
+    """As who asks for samples does, and torch's loader with them."""
+
+    def put(indices: Any, rows: Any) -> None:
+        for row, index in enumerate(indices.tolist()):
+            rows[0][row], rows[1][row] = dataset[index]
+
+    return put
 
 
 def _copied(dataset: ShardDataset, asked: Sequence[Any]) -> Callable[[Any, Any], None]:
@@ -128,12 +142,14 @@ QUESTIONS = (
         variant="raw",
         cases=(
             Case("swift", "ours", Side.OURS, partial(case, of="raw", read="shuffled")),
+            Case("loop", "sample by sample", Side.TORCH, partial(case, of="raw", read="one by one")),
             Case("copied", "copied and digested", Side.CEILING, partial(case, of="raw", read="copied")),
         ),
         columns=(Column("gb_per_s", "GB/s"),),
         goals=(
             Goal("ours: 10 GB/s", "swift", at_least=1e10 / 150_528),
             Goal("ours / copied", "swift", "copied", at_least=0.85),
+            Goal("ours / sample by sample", "swift", "loop"),
         ),
     ),
     Question(
@@ -147,11 +163,13 @@ QUESTIONS = (
             Case("swift", "ours, shuffled", Side.OURS, partial(case, of="1kB", read="shuffled")),
             Case("in_order", "in order", Side.OURS, partial(case, of="1kB", read="in order")),
             Case("rows", "rows, shuffled", Side.OURS, partial(case, of="1kB", read="shuffled", rows=True)),
+            Case("loop", "sample by sample", Side.TORCH, partial(case, of="1kB", read="one by one")),
             Case("copied", "copied and digested", Side.CEILING, partial(case, of="1kB", read="copied")),
         ),
         goals=(
             Goal("ours, shuffled: 0.7 M/s", "swift", at_least=700_000),
             Goal("ours / copied", "swift", "copied", at_least=0.5),
+            Goal("ours / sample by sample", "swift", "loop"),
         ),
     ),
 )
