@@ -12,6 +12,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterable, Iterator
+from multiprocessing import forkserver, resource_tracker
 from pathlib import Path
 from typing import Any
 
@@ -64,7 +65,8 @@ def settled(value: Callable[[], Any], for_s: float = 0.3) -> Any:
 
 def servers_of_tests() -> set[int]:
     """Those of this process that other tests before have begun, and that live as long as it does."""
-    return warm.server.pids | s3_server.running
+    of_python = {forkserver._forkserver._forkserver_pid, resource_tracker._resource_tracker._pid}
+    return warm.server.pids | s3_server.running | (of_python - {None})
 
 
 def descendants(pid: int | None = None) -> list[psutil.Process]:
